@@ -6,6 +6,7 @@ set(KAON_OPTIONAL_HEADERS
   asio.h                # completion tokens: x.async_wait(token)
   eigen.h               # matrices of Eigen, and of OpenCV: the program has those libraries
   opencv.h
+  comm/communicator.h   # ranks: programs of several processes
   engine/gpu_stream.h   # a stream of the program's own
   gluon/data/record_io.h  # files of records: MXNet's RecordIO and im2rec
   gluon/data/text.h  # vocabularies, WikiText
@@ -35,7 +36,7 @@ function(kaon_is_public header result)
   cmake_path(GET header PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
   cmake_path(GET header STEM stem)
-  if(header MATCHES "^((engine|ops|graph|gluon|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
+  if(header MATCHES "^((engine|ops|comm|graph|gluon|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
      (folder MATCHES "^ops/" AND stem STREQUAL name))
     set(${result} TRUE PARENT_SCOPE)
   else()

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/gluon/kvstore/kvstore.h"
 #include "kaon/gluon/util/amp.h"
@@ -76,6 +77,10 @@ Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& op
         fmt::format("[Trainer] clip_global_norm must be above 0, or 0 for none, got {}", options.clip_global_norm));
   }
   for (const Parameter& p : parameters) slots_.push_back({.parameter = p, .states = {}});
+  if (store_->num_workers() > 1) {
+    ranks_ = std::make_shared<detail::GradientBuckets>(store_->ranks());
+    ranks_->share_values(this->parameters());
+  }
 }
 
 int64_t Trainer::num_update() const {
@@ -135,9 +140,39 @@ std::vector<Trainer::Slot*> Trainer::all_slots() {
   return all;
 }
 
+std::vector<Parameter> Trainer::parameters_with_gradients() const {
+  std::vector<Parameter> all;
+  for (const Slot& s : slots_) {
+    if (s.parameter.grad_req() != GradReq::null && s.parameter.is_initialized()) all.push_back(s.parameter);
+  }
+  return all;
+}
+
+// A parameter that one rank has used is updated on all of them. Where this rank has not, its gradient counts as zero.
+std::vector<bool> Trainer::on_any_rank(std::span<Slot* const> slots) const {
+  std::vector<bool> mine;
+  for (const Slot* s : slots) mine.push_back(are_fresh(stamps_of(s->parameter), s->stamps));
+  const std::vector<bool> any = ranks_->on_any(mine);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (any[i] && !mine[i]) slots[i]->parameter.zero_grad();
+  }
+  return any;
+}
+
 std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
   std::vector<Slot*> fresh;
   fresh.reserve(slots_.size());
+  if (ranks_ && ignore_stale_grad) {
+    std::vector<Slot*> all;
+    for (Slot& s : slots_) {
+      if (s.parameter.grad_req() != GradReq::null && s.parameter.is_initialized()) all.push_back(&s);
+    }
+    const std::vector<bool> any = on_any_rank(all);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (any[i]) fresh.push_back(all[i]);
+    }
+    return fresh;
+  }
   for (Slot& s : slots_) {
     const Parameter& p = s.parameter;
     if (p.grad_req() == GradReq::null) continue;
@@ -282,14 +317,16 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
   throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, false);
   const std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
+  if (ranks_) ranks_->share_values(parameters());
   const auto is_on_several = [](const Slot* s) { return s->parameter.list_ctx().size() > 1; };
   // a rate that is refused leaves the gradients as they are
-  if (std::any_of(slots.begin(), slots.end(), is_on_several)) rates(slots);
+  if (ranks_ || std::any_of(slots.begin(), slots.end(), is_on_several)) rates(slots);
   for (const Slot* s : slots) {
     if (!is_on_several(s)) continue;
     const std::vector<NDArray> gradients = gradients_of(s->parameter);
     store_->pushpull(s->parameter.name(), gradients, std::span(gradients).first(1));
   }
+  if (ranks_) ranks_->all_reduce(parameters_with_gradients());
   update_slots(slots, batch_size, site);
 }
 
@@ -301,6 +338,14 @@ void Trainer::allreduce_grads() {
     if (p.grad_req() == GradReq::null || p.list_ctx().size() < 2 || !p.is_initialized()) continue;
     const std::vector<NDArray> gradients = gradients_of(p);
     store_->pushpull(p.name(), gradients, gradients);
+  }
+  if (!ranks_) return;
+  ranks_->share_values(parameters());
+  ranks_->all_reduce(parameters_with_gradients());
+  for (const Slot& s : slots_) {
+    if (s.parameter.grad_req() == GradReq::null || !s.parameter.is_initialized()) continue;
+    const std::vector<NDArray> gradients = s.parameter.list_grad();
+    for (size_t i = 1; i < gradients.size(); ++i) NDArray(gradients[i]).assign(gradients[0]);
   }
 }
 

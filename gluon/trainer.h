@@ -19,6 +19,9 @@ namespace KAON_API kaon {
 namespace gluon {
 class KVStore;
 class Trainer;
+namespace detail {
+class GradientBuckets;
+}
 }  // namespace gluon
 
 namespace amp {
@@ -46,7 +49,9 @@ struct TrainerOptions {
   // scaled.
   double clip_global_norm = 0;
   // What adds up the gradients of parameters on several devices: KVStore's types. The optimizer's states are on the
-  // first device; the others get its weights.
+  // first device; the others get its weights. "dist_sync" and "dist_device_sync" add them up over the ranks of
+  // comm::mpi() too, and give every parameter rank 0's values: those that have values when the trainer is made at once,
+  // the others at their first step. batch_size is then that of all ranks together.
   std::string_view kvstore = "device";
 };
 static_assert(std::is_trivially_destructible_v<TrainerOptions>);
@@ -154,7 +159,10 @@ class Trainer {
 
   optimizer::Optimizer optimizer_;
   double clip_global_norm_;
+  std::vector<bool> on_any_rank(std::span<Slot* const> slots) const;
+  std::vector<Parameter> parameters_with_gradients() const;
   std::shared_ptr<const KVStore> store_;
+  std::shared_ptr<detail::GradientBuckets> ranks_;  // null: there is one rank
   std::optional<Scaling> scaling_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/gluon/kvstore/kvstore.h"
 #include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon::gluon {
@@ -106,6 +107,12 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   if (!made->traced) {
     made->traced = std::make_shared<detail::Traced>(run_trace(inputs, site));
     if (made->traced->read_shapes) made->metas = metas_of(inputs);
+  }
+  if (trainer_->ranks_) {
+    throw StateError(
+        fmt::format("[TrainingStep] the trainer adds up gradients over {} ranks, which record(), backward() and "
+                    "Trainer::step() do",
+                    trainer_->store_->num_workers()));
   }
   const std::vector<Parameter>& parameters = made->traced->parameters;
   made->slots.assign(parameters.size(), no_slot);

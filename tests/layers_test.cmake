@@ -11,7 +11,7 @@
 cmake_minimum_required(VERSION 3.25)
 include(${ROOT}/cmake/KaonPublicHeaders.cmake)
 
-set(layers engine ops graph gluon interchange mxnet)  # lowest first
+set(layers engine ops comm graph gluon interchange mxnet)  # lowest first
 set(max_lines 500)
 set(max_list_lines 600)  # of a list of operators: a family's header, functions.h
 set(max_files 25)  # of a folder, without its folders

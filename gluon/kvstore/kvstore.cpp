@@ -52,6 +52,13 @@ struct KVStore::State {
   std::map<std::string, Value> values;
   std::optional<optimizer::Optimizer> optimizer;
   Updater updater;
+  comm::Communicator ranks;  // undefined: one process
+
+  // As sum_of, over the ranks too; never one of the values itself then.
+  NDArray total_of(const KVKey& key, std::span<const NDArray> values) const {
+    const NDArray sum = sum_of(key, values);
+    return ranks.defined() ? ranks.all_reduce(sum) : sum;
+  }
 
   Value& at(const KVKey& key) {
     const auto found = values.find(key.str());
@@ -77,20 +84,31 @@ struct KVStore::State {
 };
 
 KVStore KVStore::create(std::string_view type) {
-  if (type != "local" && type != "device") {
-    throw ValueError(fmt::format("[KVStore] there is no type '{}'; there are: local, device", type));
+  const bool is_dist = type == "dist_sync" || type == "dist_device_sync" || type == "dist_sync_device";
+  if (type != "local" && type != "device" && !is_dist) {
+    throw ValueError(fmt::format(
+        "[KVStore] there is no type '{}'; there are: local, device, dist_sync, dist_device_sync, dist_sync_device",
+        type));
   }
   auto state = std::make_shared<State>();
   state->type = type;
+  if (is_dist) state->ranks = comm::mpi();
   return KVStore(state);
 }
 
 const std::string& KVStore::type() const { return state_->type; }
+int KVStore::rank() const { return state_->ranks.defined() ? state_->ranks.rank() : 0; }
+int KVStore::num_workers() const { return state_->ranks.defined() ? state_->ranks.size() : 1; }
+comm::Communicator KVStore::ranks() const { return state_->ranks; }
+void KVStore::barrier() const {
+  if (state_->ranks.defined()) state_->ranks.barrier().wait_to_read();
+}
 
 void KVStore::init(const KVKey& key, const NDArray& value) const {
   if (state_->values.contains(key.str())) throw ValueError(fmt::format("[KVStore] '{}' has a value", key.str()));
   autograd::ModeScope mode(false, false);
   Value own{.array = value.copy()};
+  if (state_->ranks.defined()) state_->ranks.broadcast(own.array);
   state_->give_trainer(key.str(), own);
   state_->values.emplace(key.str(), std::move(own));
 }
@@ -98,7 +116,7 @@ void KVStore::init(const KVKey& key, const NDArray& value) const {
 void KVStore::push(const KVKey& key, std::span<const NDArray> values) const {
   Value& value = state_->at(key);
   autograd::ModeScope mode(false, false);
-  const NDArray sum = sum_of(key, values).as_in_context(value.array.device());
+  const NDArray sum = state_->total_of(key, values).as_in_context(value.array.device());
   check_like(key, value.array, sum, "what is pushed");
   if (value.trainer) {
     value.parameter[0].list_grad()[0].assign(sum);
@@ -123,7 +141,7 @@ void KVStore::pushpull(const KVKey& key, std::span<const NDArray> values, std::s
     return pull(key, out);
   }
   autograd::ModeScope mode(false, false);
-  const NDArray sum = sum_of(key, values);
+  const NDArray sum = state_->total_of(key, values);
   for (NDArray array : out) {
     if (array.ptr() != sum.ptr()) array.assign(sum);
   }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kaon/comm/communicator.h"
 #include "kaon/engine/api.h"
 #include "kaon/gluon/optimizer.h"
 #include "kaon/ops/ndarray.h"
@@ -29,21 +30,26 @@ class KVKey {
   std::string text_;
 };
 
-// MXNet's KVStore in one process: "local" and "device" are the same, values are added up on the device of the first.
-// Sums are made in the order of the list, so that they have the same bits in every run. A handle: a copy is the same
-// store. All but the files is pushed and does not block. Thread safety: one thread.
+// MXNet's KVStore: "local" and "device" are the same, values are added up on the device of the first. "dist_sync",
+// "dist_device_sync" and "dist_sync_device" are the same too: values are then added up over the ranks of comm::mpi() as
+// well, which all call the same functions for the same keys in one order, and every rank has the result. Sums are made
+// in the order of the list, then of the ranks, so that they have the same bits in every run. A handle: a copy is the
+// same store. All but the files is pushed and does not block. Thread safety: one thread.
 class KVStore {
  public:
   // What becomes of a pushed sum: changes `stored`, which has the sum's device.
   using Updater = std::function<void(const KVKey& key, const NDArray& sum, const NDArray& stored)>;
 
-  // Throws ValueError, listing the types that there are, for another one: "dist_sync" and the like.
+  // Throws ValueError, listing the types that there are, for another one: "dist_async" and the like; CommError for
+  // ranks without MPI, where it blocks at the first call as comm::mpi() does.
   static KVStore create(std::string_view type = "local");
   const std::string& type() const;
-  int rank() const { return 0; }
-  int num_workers() const { return 1; }
+  int rank() const;
+  int num_workers() const;
+  comm::Communicator ranks() const;  // undefined where there is one process
+  void barrier() const;              // blocks until every rank has come here
 
-  // Gives a key its first value, a copy. Throws ValueError for a key that has one.
+  // Gives a key its first value, a copy: rank 0's. Throws ValueError for a key that has one.
   void init(const KVKey& key, const NDArray& value) const;
   // Adds the values up and gives the sum to the optimizer or the updater; without either it becomes the value. Throws
   // ValueError for a key without a value and for no values, ShapeError and TypeError for values that differ.

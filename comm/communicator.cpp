@@ -1,0 +1,177 @@
+#include "kaon/comm/communicator.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "kaon/comm/backend/backend.h"
+#include "kaon/comm/driver/driver.h"
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon::comm {
+
+namespace {
+
+void check_array(const char* name, const NDArray& x) {
+  if (x.device().type != DeviceType::cpu) {
+    throw DeviceError(fmt::format("[{}] expected an array on the CPU, got one on {}", name, x.device().str()));
+  }
+}
+void check_dtype(const char* name, DType dtype, Reduce op) {
+  if (op == Reduce::mean && !is_floating(dtype)) {
+    throw TypeError(fmt::format("[{}] a mean needs a floating dtype, got {}", name, name_of(dtype)));
+  }
+  if (dtype == DType::boolean && op != Reduce::min && op != Reduce::max) {
+    throw TypeError(fmt::format("[{}] bool takes min and max, not sum, mean or prod", name));
+  }
+}
+// Divides by the number of ranks.
+NDArray mean_of(const NDArray& sum, Reduce op, int size, const std::source_location& site) {
+  if (op != Reduce::mean) return sum;
+  return NDArray::binary(ops::BinaryKind::mul, Arg<NDArray>(sum, site), Arg<NDArray>(1.0 / size, site));
+}
+
+}  // namespace
+
+Driver& Communicator::driver() const {
+  if (!driver_) throw StateError("[communicator] there is none: comm::mpi() makes one");
+  return *driver_;
+}
+
+int Communicator::rank() const { return driver().rank(); }
+int Communicator::size() const { return driver().size(); }
+int Communicator::local_rank() const { return driver().local_rank(); }
+int Communicator::local_size() const { return driver().local_size(); }
+std::string Communicator::failure() const { return driver().world().failure(); }
+
+NDArray Communicator::all_reduce(const NDArray& x, Reduce op, std::source_location site) const {
+  Driver& d = driver();
+  check_array("all_reduce", x);
+  check_dtype("all_reduce", x.dtype(), op);
+  const NDArray out = NDArray::empty(x.shape(), x.dtype(), x.device());
+  d.push({.kind = Kind::all_reduce, .op = op, .dtype = x.dtype(), .count = x.size()}, x, out, {"all_reduce", site});
+  return mean_of(out, op, d.size(), site);
+}
+
+void Communicator::all_reduce_in_place(const NDArray& x, Reduce op, std::source_location site) const {
+  Driver& d = driver();
+  check_array("all_reduce", x);
+  check_dtype("all_reduce", x.dtype(), op);
+  d.push({.kind = Kind::all_reduce, .op = op, .dtype = x.dtype(), .count = x.size()}, x, x, {"all_reduce", site});
+  if (op == Reduce::mean) NDArray(x) *= 1.0 / d.size();
+}
+
+NDArray Communicator::reduce_scatter(const NDArray& x, Reduce op, std::source_location site) const {
+  Driver& d = driver();
+  check_array("reduce_scatter", x);
+  check_dtype("reduce_scatter", x.dtype(), op);
+  if (x.ndim() == 0 || x.shape()[0] % d.size() != 0) {
+    throw ShapeError(fmt::format("[reduce_scatter] expected rows that divide by the {} ranks, got shape {}", d.size(),
+                                 x.shape().str()));
+  }
+  Shape shape = x.shape();
+  shape[0] /= d.size();
+  const NDArray out = NDArray::empty(shape, x.dtype(), x.device());
+  d.push({.kind = Kind::reduce_scatter, .op = op, .dtype = x.dtype(), .count = out.size()}, x, out,
+         {"reduce_scatter", site});
+  return mean_of(out, op, d.size(), site);
+}
+
+NDArray Communicator::all_gather(const NDArray& x, std::source_location site) const {
+  Driver& d = driver();
+  check_array("all_gather", x);
+  if (x.ndim() == 0) throw ShapeError("[all_gather] expected an array with rows, got one without dimensions");
+  Shape shape = x.shape();
+  shape[0] *= d.size();
+  const NDArray out = NDArray::empty(shape, x.dtype(), x.device());
+  d.push({.kind = Kind::all_gather, .dtype = x.dtype(), .count = x.size()}, x, out, {"all_gather", site});
+  return out;
+}
+
+namespace {
+void check_rank(const char* name, int rank, int size) {
+  if (rank < 0 || rank >= size)
+    throw ValueError(fmt::format("[{}] expected a rank below {}, got {}", name, size, rank));
+}
+void check_other(const char* name, int rank, const Driver& d) {
+  check_rank(name, rank, d.size());
+  if (rank == d.rank()) throw ValueError(fmt::format("[{}] rank {} is this rank itself", name, rank));
+}
+}  // namespace
+
+void Communicator::broadcast(const NDArray& x, int root, std::source_location site) const {
+  Driver& d = driver();
+  check_array("broadcast", x);
+  check_rank("broadcast", root, d.size());
+  d.push({.kind = Kind::broadcast, .dtype = x.dtype(), .peer = root, .count = x.size()}, x, x, {"broadcast", site});
+}
+
+void Communicator::send(const NDArray& x, int to, std::source_location site) const {
+  Driver& d = driver();
+  check_array("send", x);
+  check_other("send", to, d);
+  const NDArray sent = NDArray::empty({1}, DType::uint8);
+  d.push({.kind = Kind::send, .dtype = x.dtype(), .peer = to, .count = x.size()}, x, sent, {"send", site});
+}
+
+NDArray Communicator::recv(const Shape& shape, DType dtype, int from, std::source_location site) const {
+  Driver& d = driver();
+  check_other("recv", from, d);
+  const NDArray out = NDArray::empty(shape, dtype);
+  d.push({.kind = Kind::recv, .dtype = dtype, .peer = from, .count = out.size()}, {}, out, {"recv", site});
+  return out;
+}
+
+NDArray Communicator::barrier(std::source_location site) const {
+  const NDArray out = NDArray::empty({1}, DType::uint8);
+  driver().push({.kind = Kind::barrier, .dtype = DType::uint8}, {}, out, {"barrier", site});
+  return out;
+}
+
+Communicator Communicator::split(int color, int key, std::source_location site) const {
+  std::shared_ptr<Driver> part = driver().split(color, key, {"split", site});
+  return part ? Communicator(std::move(part)) : Communicator();
+}
+
+namespace {
+// The communicator of all ranks lives as long as the process: at its end the engine finishes first.
+struct Process {
+  std::mutex mutex;
+  std::shared_ptr<World> world;
+  std::shared_ptr<Driver> driver;
+};
+Process& process() {
+  static constinit engine::MadeOnce<Process> made;
+  return made.get([] { return new Process; });
+}
+
+void end_process() {
+  Process& p = process();
+  std::lock_guard lock(p.mutex);
+  p.driver->drain();
+  const bool is_whole = p.world->end();
+  p.driver.reset();
+  if (is_whole) mpi_backend().finalize();
+}
+}  // namespace
+
+Communicator mpi(const Options& options) {
+  if (options.timeout < std::chrono::milliseconds(100)) {
+    throw ValueError(fmt::format("[mpi] expected a timeout of at least 100 ms, got {} ms", options.timeout.count()));
+  }
+  Process& p = process();
+  std::lock_guard lock(p.mutex);
+  if (p.driver) return Communicator(p.driver);
+  Backend& backend = mpi_backend();
+  std::unique_ptr<Group> group = backend.world();
+  auto world = std::make_shared<World>(options);
+  world->begin_watch(*group);
+  p.driver = Driver::start(world, std::move(group), 1);
+  p.world = std::move(world);
+  std::atexit(end_process);
+  return Communicator(p.driver);
+}
+
+}  // namespace kaon::comm

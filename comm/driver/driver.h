@@ -1,0 +1,114 @@
+// Driver: the calls of one communicator, run one after another on a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kaon/comm/backend/backend.h"
+#include "kaon/comm/watch/watch.h"
+#include "kaon/engine/operation.h"
+#include "kaon/ops/array/array_node.h"
+
+namespace kaon::comm {
+
+// What all communicators of a process share: their watch, and what becomes of them when a rank fails. Thread safety:
+// any thread.
+class World {
+ public:
+  explicit World(const Options& options) : options(options) {}
+  const Options options;
+  void begin_watch(Group& group);
+  void add(const std::shared_ptr<Driver>& driver);
+  std::string failure() const;  // empty while all is well
+  void report(const std::string& failure);
+  // Ends the watch. True when all ranks came to their end.
+  bool end();
+
+ private:
+  void fail(const std::string& text);
+  std::vector<std::shared_ptr<Driver>> drivers();
+  mutable std::mutex mutex_;
+  std::string failure_;
+  std::vector<std::weak_ptr<Driver>> drivers_;
+  std::unique_ptr<Watch> watch_;
+};
+
+// Thread safety: any thread, but the order of push() is that of the calls.
+class Driver : public std::enable_shared_from_this<Driver> {
+ public:
+  // Starts the thread, which ends when the last copy of the result is gone and no call is left. `id`: the same on all
+  // ranks of the communicator, and no other's.
+  static std::shared_ptr<Driver> start(std::shared_ptr<World> world, std::unique_ptr<Group> group, uint64_t id);
+  Driver(std::shared_ptr<World> world, std::unique_ptr<Group> group, uint64_t id);  // for start()
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+  World& world() const { return *world_; }
+
+  // Pushes the call as the next one. `in` may be undefined, or `out` itself. Throws CommError when the communicator has
+  // failed; as Engine::push.
+  void push(const Call& call, const NDArray& in, const NDArray& out, const OpLabel& label);
+  // A call that all ranks make, on the driver's thread, when its turn has come. Blocks.
+  std::shared_ptr<Driver> split(int color, int key, const OpLabel& label);
+
+  void drain();                                 // blocks until all calls have ended
+  void fail(const std::string& text) noexcept;  // every call that has not ended fails, and later ones
+  Progress progress() const;
+  std::string differs(int rank, const Progress& other) const;
+  bool waits_for_long() const;
+
+ private:
+  struct Collective;
+  struct Entry {
+    engine::OpNode* op;
+    Collective* body;
+  };
+  static void begin(engine::OpNode& op, RunContext&);
+  static const engine::OpType type;
+  void ready(uint64_t place, Entry entry);
+  void lose(uint64_t place, const char* name);
+  void close();
+  void loop();
+  void note_begin(const Call& call);
+  void poll_sends(std::unique_lock<std::mutex>& lock);
+  static void complete(engine::OpNode& op, std::exception_ptr failure);
+
+  const std::shared_ptr<World> world_;
+  std::unique_ptr<Group> group_;
+  const uint64_t id_;
+  const int rank_, size_, local_rank_, local_size_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, drained_;
+  uint64_t issued_ = 0, next_ = 0;  // calls pushed, and the one whose turn is next
+  std::map<uint64_t, Entry> ready_;
+  engine::OpNode* running_ = nullptr;
+  std::chrono::steady_clock::time_point running_since_{};
+  Call running_call_;
+  std::string failure_;
+  bool ends_ = false;
+  static constexpr size_t kept_hashes = 4096;
+  std::vector<uint64_t> history_ = std::vector<uint64_t>(kept_hashes);  // of collective i at i % kept_hashes
+  uint64_t begun_ = 0, hash_ = 0;  // collectives: sends and receives are not everyone's
+  struct Send {
+    engine::OpNode* op;
+    std::unique_ptr<Sending> sending;
+  };
+  std::vector<Send> sends_;
+};
+
+// "all_reduce (sum) of 6 elements of float32"
+std::string describe(const Call& call);
+
+}  // namespace kaon::comm

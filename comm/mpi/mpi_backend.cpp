@@ -1,0 +1,269 @@
+// libkaon_mpi.so: collectives by MPI. A library of its own, so that a program without ranks does not depend on MPI.
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kaon/comm/backend/backend.h"
+#include "kaon/ops/half.h"
+
+namespace kaon::comm {
+namespace {
+
+// MPI counts in int: longer arrays go in pieces.
+constexpr int64_t most_elements = int64_t(1) << 30;
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommError(fmt::format("[{}] MPI: {}", what, std::string_view(text, size_t(length))));
+}
+
+MPI_Datatype type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return MPI_FLOAT;
+    case DType::float64: return MPI_DOUBLE;
+    case DType::uint8:
+    case DType::boolean: return MPI_UINT8_T;
+    case DType::int8: return MPI_INT8_T;
+    case DType::int16: return MPI_INT16_T;
+    case DType::int32: return MPI_INT32_T;
+    case DType::int64: return MPI_INT64_T;
+    case DType::float16:
+    case DType::bfloat16:
+    case DType::uint16: return MPI_UINT16_T;
+    case DType::uint32: return MPI_UINT32_T;
+    case DType::uint64: return MPI_UINT64_T;
+  }
+  throw CommError("[mpi] unknown dtype");
+}
+
+// MPI has no arithmetic on halves.
+template <class T, Reduce op>
+void reduce_halves(void* in, void* in_out, int* count, MPI_Datatype*) {
+  const T* a = static_cast<const T*>(in);
+  T* b = static_cast<T*>(in_out);
+  for (int i = 0; i < *count; ++i) {
+    const float x = float(a[i]), y = float(b[i]);
+    if constexpr (op == Reduce::sum) b[i] = T(x + y);
+    if constexpr (op == Reduce::prod) b[i] = T(x * y);
+    if constexpr (op == Reduce::min) b[i] = x < y || x != x ? a[i] : b[i];
+    if constexpr (op == Reduce::max) b[i] = x > y || x != x ? a[i] : b[i];
+  }
+}
+
+class Operations {
+ public:
+  Operations() {
+    make<float16>(0);
+    make<bfloat16>(4);
+  }
+  MPI_Op get(Reduce op, DType dtype) const {
+    if (dtype == DType::float16) return halves_[index(op)];
+    if (dtype == DType::bfloat16) return halves_[4 + index(op)];
+    switch (op) {
+      case Reduce::sum:
+      case Reduce::mean: return MPI_SUM;  // the communicator divides
+      case Reduce::min: return MPI_MIN;
+      case Reduce::max: return MPI_MAX;
+      case Reduce::prod: return MPI_PROD;
+    }
+    throw CommError("[mpi] unknown reduction");
+  }
+
+ private:
+  static size_t index(Reduce op) {
+    return op == Reduce::sum || op == Reduce::mean ? 0 : op == Reduce::min ? 1 : op == Reduce::max ? 2 : 3;
+  }
+  template <class T>
+  void make(size_t first) {
+    MPI_User_function* const functions[] = {reduce_halves<T, Reduce::sum>, reduce_halves<T, Reduce::min>,
+                                            reduce_halves<T, Reduce::max>, reduce_halves<T, Reduce::prod>};
+    for (size_t i = 0; i < 4; ++i) check(MPI_Op_create(functions[i], 1, &halves_[first + i]), "mpi");
+  }
+  MPI_Op halves_[8];
+};
+const Operations& operations() {
+  static const Operations* const all = new Operations;
+  return *all;
+}
+
+class MpiSending final : public Sending {
+ public:
+  explicit MpiSending(std::vector<MPI_Request> requests) : requests_(std::move(requests)) {}
+  bool has_ended() override {
+    int done = 0;
+    check(MPI_Testall(int(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "send");
+    return done != 0;
+  }
+
+ private:
+  std::vector<MPI_Request> requests_;
+};
+
+class MpiGroup final : public Group {
+ public:
+  explicit MpiGroup(MPI_Comm comm) : comm_(comm) {
+    check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi");
+    check(MPI_Comm_rank(comm, &rank_), "mpi");
+    check(MPI_Comm_size(comm, &size_), "mpi");
+    MPI_Comm local;
+    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local), "mpi");
+    MPI_Comm_rank(local, &local_rank_);
+    MPI_Comm_size(local, &local_size_);
+    MPI_Comm_free(&local);
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
+  int local_size() const override { return local_size_; }
+
+  void run(const Call& c) override {
+    const MPI_Datatype type = type_of(c.dtype);
+    const size_t bytes = size_of(c.dtype);
+    switch (c.kind) {
+      case Kind::all_reduce:
+        in_pieces(c.count, [&](int64_t at, int n) {
+          const void* in = c.in == c.out ? MPI_IN_PLACE : byte(c.in, at * int64_t(bytes));
+          check(MPI_Allreduce(in, byte(c.out, at * int64_t(bytes)), n, type, operations().get(c.op, c.dtype), comm_),
+                "all_reduce");
+        });
+        return;
+      case Kind::reduce_scatter:
+        // Pieces of a rank's rows are not beside those of the next one: long arrays rank by rank.
+        if (c.count <= most_elements) {
+          check(MPI_Reduce_scatter_block(c.in, c.out, int(c.count), type, operations().get(c.op, c.dtype), comm_),
+                "reduce_scatter");
+          return;
+        }
+        for (int r = 0; r < size_; ++r) {
+          in_pieces(c.count, [&](int64_t at, int n) {
+            check(MPI_Reduce(byte(c.in, (r * c.count + at) * int64_t(bytes)), byte(c.out, at * int64_t(bytes)), n, type,
+                             operations().get(c.op, c.dtype), r, comm_),
+                  "reduce_scatter");
+          });
+        }
+        return;
+      case Kind::all_gather:
+        if (c.count <= most_elements) {
+          check(MPI_Allgather(c.in, int(c.count), type, c.out, int(c.count), type, comm_), "all_gather");
+          return;
+        }
+        std::memcpy(byte(c.out, rank_ * c.count * int64_t(bytes)), c.in, size_t(c.count) * bytes);
+        for (int r = 0; r < size_; ++r) {
+          in_pieces(c.count, [&](int64_t at, int n) {
+            check(MPI_Bcast(byte(c.out, (r * c.count + at) * int64_t(bytes)), n, type, r, comm_), "all_gather");
+          });
+        }
+        return;
+      case Kind::broadcast:
+        in_pieces(c.count, [&](int64_t at, int n) {
+          check(MPI_Bcast(byte(c.out, at * int64_t(bytes)), n, type, c.peer, comm_), "broadcast");
+        });
+        return;
+      case Kind::recv:
+        in_pieces(c.count, [&](int64_t at, int n) {
+          MPI_Status status;
+          check(MPI_Recv(byte(c.out, at * int64_t(bytes)), n, type, c.peer, 0, comm_, &status), "recv");
+          int got = 0;
+          check(MPI_Get_count(&status, type, &got), "recv");
+          if (got != n)
+            throw CommError(fmt::format("[recv] expected {} elements from rank {}, got {}", n, c.peer, got));
+        });
+        return;
+      case Kind::barrier: check(MPI_Barrier(comm_), "barrier"); return;
+      case Kind::send:
+      case Kind::split: break;
+    }
+    throw CommError("[mpi] not a collective");
+  }
+
+  std::unique_ptr<Sending> begin_send(const Call& c) override {
+    std::vector<MPI_Request> requests;
+    in_pieces(c.count, [&](int64_t at, int n) {
+      check(MPI_Isend(byte(c.in, at * int64_t(size_of(c.dtype))), n, type_of(c.dtype), c.peer, 0, comm_,
+                      &requests.emplace_back()),
+            "send");
+    });
+    return std::make_unique<MpiSending>(std::move(requests));
+  }
+
+  std::unique_ptr<Group> split(int color, int key) override {
+    MPI_Comm part;
+    check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "split");
+    if (part == MPI_COMM_NULL) return nullptr;
+    return std::make_unique<MpiGroup>(part);
+  }
+
+  std::vector<std::string> exchange(const std::string& text) override {
+    int length = int(text.size()), longest = 0;
+    check(MPI_Allreduce(&length, &longest, 1, MPI_INT, MPI_MAX, comm_), "exchange");
+    std::vector<char> mine(size_t(longest) + 1), all(size_t(size_) * mine.size());
+    std::copy(text.begin(), text.end(), mine.begin());
+    check(MPI_Allgather(mine.data(), int(mine.size()), MPI_CHAR, all.data(), int(mine.size()), MPI_CHAR, comm_),
+          "exchange");
+    std::vector<std::string> texts;
+    for (int r = 0; r < size_; ++r) texts.emplace_back(all.data() + size_t(r) * mine.size());
+    return texts;
+  }
+
+ private:
+  static const void* byte(const void* p, int64_t at) { return static_cast<const char*>(p) + at; }
+  static void* byte(void* p, int64_t at) { return static_cast<char*>(p) + at; }
+  // At least once: an array without elements takes part as well.
+  template <class F>
+  static void in_pieces(int64_t count, F&& piece) {
+    int64_t at = 0;
+    do {
+      const int64_t n = std::min(count - at, most_elements);
+      piece(at, int(n));
+      at += n;
+    } while (at < count);
+  }
+
+  MPI_Comm comm_;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+};
+
+class MpiBackend final : public Backend {
+ public:
+  MpiBackend() {
+    int begun = 0, provided = 0;
+    MPI_Initialized(&begun);
+    if (begun) {
+      MPI_Query_thread(&provided);
+    } else {
+      // A rank that waits gives its core to the one that computes.
+      setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "mpi");
+      began_here_ = true;
+    }
+    if (provided < MPI_THREAD_MULTIPLE) {
+      throw CommError("[mpi] this MPI does not allow several threads (MPI_THREAD_MULTIPLE)");
+    }
+  }
+  std::unique_ptr<Group> world() override {
+    MPI_Comm comm;
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "mpi");
+    return std::make_unique<MpiGroup>(comm);
+  }
+  void finalize() noexcept override {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (began_here_ && !ended) MPI_Finalize();
+  }
+
+ private:
+  bool began_here_ = false;
+};
+
+}  // namespace
+}  // namespace kaon::comm
+
+extern "C" [[gnu::visibility("default")]] kaon::comm::Backend* kaon_mpi_backend() {
+  static auto* const backend = new kaon::comm::MpiBackend;
+  return backend;
+}

@@ -1,0 +1,313 @@
+#include "kaon/comm/watch/watch.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio.hpp>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+namespace kaon::comm {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+enum class MessageKind : uint32_t { sign, failure, goodbye };
+
+// A message: its kind, the length of what follows, and that.
+struct Header {
+  uint32_t kind, length;
+};
+constexpr uint32_t most_bytes = 1 << 20;
+
+std::string message(MessageKind kind, std::string_view text) {
+  const Header header{uint32_t(kind), uint32_t(std::min<size_t>(text.size(), most_bytes))};
+  std::string bytes(sizeof header, '\0');
+  std::memcpy(bytes.data(), &header, sizeof header);
+  bytes += text.substr(0, header.length);
+  return bytes;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// The addresses of this machine that others may reach, loopback aside.
+std::vector<std::string> addresses() {
+  std::vector<std::string> found;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return found;
+  for (ifaddrs* a = all; a; a = a->ifa_next) {
+    if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(a->ifa_addr)->sin_addr, text, sizeof text);
+    if (std::string_view(text) != "127.0.0.1") found.emplace_back(text);
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+// Ranks at distances of powers of two: each has few neighbours, and news is everywhere in few steps.
+std::set<int> neighbours_of(int rank, int size) {
+  std::set<int> all;
+  for (int step = 1; step < size; step *= 2) {
+    all.insert((rank + step) % size);
+    all.insert((rank - step + size) % size);
+  }
+  all.erase(rank);
+  return all;
+}
+
+std::string write_progress(const std::vector<Progress>& all) {
+  std::string text;
+  for (const Progress& p : all) text += fmt::format("{} {} {} {}\n", p.communicator, p.place, p.history, p.call);
+  return text;
+}
+
+std::vector<Progress> read_progress(const std::string& text) {
+  std::vector<Progress> all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    Progress p;
+    words >> p.communicator >> p.place >> p.history;
+    words.get();
+    std::getline(words, p.call);
+    all.push_back(std::move(p));
+  }
+  return all;
+}
+
+}  // namespace
+
+struct Watch::Impl {
+  struct Neighbour {
+    explicit Neighbour(int rank, asio::io_context& io) : rank(rank), socket(io) {}
+    const int rank;
+    tcp::socket socket;
+    Header header{};
+    std::string body;
+    std::deque<std::string> out;
+    Clock::time_point last_seen = Clock::now();
+    bool is_open = true;
+  };
+
+  Impl(Group& group, const Options& options, Callbacks callbacks)
+      : rank(group.rank()), size(group.size()), timeout(options.timeout), callbacks(std::move(callbacks)) {
+    if (size == 1) return;
+    connect(group);
+    for (auto& [r, n] : neighbours) read_next(*n);
+    tick();
+    // Signals are for the program's threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread = std::thread([this] { io.run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~Impl() {
+    if (!thread.joinable()) return;
+    asio::post(io, [this] {
+      is_ending = true;
+      timer.cancel();
+      close_when_sent();
+    });
+    thread.join();
+  }
+
+  void connect(Group& group) {
+    tcp::acceptor acceptor(io, tcp::endpoint(tcp::v4(), 0));
+    std::string card = fmt::format("{} {}", host_name(), acceptor.local_endpoint().port());
+    for (const std::string& a : addresses()) card += " " + a;
+    const std::vector<std::string> cards = group.exchange(card);
+    const std::set<int> near = neighbours_of(rank, size);
+    // The lower rank of a pair calls the higher one.
+    for (const int r : near) {
+      if (r < rank) continue;
+      auto n = std::make_unique<Neighbour>(r, io);
+      call(*n, cards[size_t(r)]);
+      const int32_t mine = rank;
+      asio::write(n->socket, asio::buffer(&mine, sizeof mine));
+      neighbours.emplace(r, std::move(n));
+    }
+    for (size_t missing = size_t(std::count_if(near.begin(), near.end(), [&](int r) { return r < rank; }));
+         missing > 0;) {
+      tcp::socket socket(io);
+      acceptor.accept(socket);
+      int32_t theirs = -1;
+      boost::system::error_code error;
+      asio::read(socket, asio::buffer(&theirs, sizeof theirs), error);
+      if (error || theirs >= rank || near.count(theirs) == 0 || neighbours.count(theirs) != 0) continue;  // not a rank
+      auto n = std::make_unique<Neighbour>(theirs, io);
+      n->socket = std::move(socket);
+      neighbours.emplace(theirs, std::move(n));
+      --missing;
+    }
+    for (auto& [r, n] : neighbours) n->socket.set_option(tcp::no_delay(true));
+  }
+
+  // To one of the addresses on the card.
+  void call(Neighbour& n, const std::string& card) {
+    std::istringstream words(card);
+    std::string host;
+    uint16_t port = 0;
+    words >> host >> port;
+    std::vector<std::string> tries;
+    if (host == host_name()) tries.push_back("127.0.0.1");
+    for (std::string a; words >> a;) tries.push_back(a);
+    std::string why;
+    for (const std::string& a : tries) {
+      boost::system::error_code error;
+      n.socket.close(error);
+      n.socket.connect(tcp::endpoint(asio::ip::make_address(a), port), error);
+      if (!error) return;
+      why += fmt::format("{} {}:{}: {}", why.empty() ? "" : ";", a, port, error.message());
+    }
+    throw CommError(fmt::format("[mpi] rank {} cannot reach rank {} for signs of life:{}", rank, n.rank, why));
+  }
+
+  void read_next(Neighbour& n) {
+    asio::async_read(
+        n.socket, asio::buffer(&n.header, sizeof n.header), [this, &n](const boost::system::error_code& error, size_t) {
+          if (error || n.header.length > most_bytes) return lose(n);
+          n.body.resize(n.header.length);
+          asio::async_read(n.socket, asio::buffer(n.body), [this, &n](const boost::system::error_code& e, size_t) {
+            if (e) return lose(n);
+            take(n);
+            read_next(n);
+          });
+        });
+  }
+
+  void lose(Neighbour& n) {
+    n.is_open = false;
+    boost::system::error_code ignored;
+    n.socket.close(ignored);
+    if (is_ending || gone.count(n.rank)) return;
+    fail(fmt::format("rank {} has died", n.rank));
+  }
+
+  void take(Neighbour& n) {
+    n.last_seen = Clock::now();
+    switch (MessageKind(n.header.kind)) {
+      case MessageKind::sign:
+        if (has_failed) return;
+        for (const Progress& p : read_progress(n.body)) {
+          if (const std::string why = callbacks.differs(n.rank, p); !why.empty()) return fail(why);
+        }
+        return;
+      case MessageKind::failure: fail(n.body); return;
+      case MessageKind::goodbye: {
+        const int who = std::atoi(n.body.c_str());
+        if (gone.insert(who).second) tell(MessageKind::goodbye, n.body);
+        return;
+      }
+    }
+  }
+
+  void fail(const std::string& text) {
+    if (std::exchange(has_failed, true)) return;
+    tell(MessageKind::failure, text);
+    callbacks.failed(text);
+  }
+
+  void tell(MessageKind kind, std::string_view text) {
+    for (auto& [r, n] : neighbours) {
+      if (n->is_open) write(*n, message(kind, text));
+    }
+  }
+
+  void write(Neighbour& n, std::string bytes) {
+    n.out.push_back(std::move(bytes));
+    if (n.out.size() == 1) write_next(n);
+  }
+  void write_next(Neighbour& n) {
+    asio::async_write(n.socket, asio::buffer(n.out.front()),
+                      [this, &n](const boost::system::error_code& error, size_t) {
+                        n.out.pop_front();
+                        if (error) n.out.clear();  // the read finds out why
+                        if (!n.out.empty()) return write_next(n);
+                        if (is_ending) close_when_sent();
+                      });
+  }
+
+  void tick() {
+    const auto now = Clock::now();
+    // A process that was stopped itself has missed the others' signs.
+    const bool slept = now - last_tick > timeout / 2;
+    last_tick = now;
+    if (!has_failed) tell(MessageKind::sign, write_progress(callbacks.progress()));
+    for (auto& [r, n] : neighbours) {
+      if (slept) n->last_seen = now;
+      if (!n->is_open || gone.count(r) || now - n->last_seen <= timeout) continue;
+      fail(fmt::format("rank {} has given no sign of life for {} ms", r,
+                       std::chrono::duration_cast<std::chrono::milliseconds>(now - n->last_seen).count()));
+    }
+    if (!gone.empty() && !has_failed && callbacks.waits()) {
+      fail(fmt::format("rank {} has ended its program", *gone.begin()));
+    }
+    timer.expires_after(
+        std::clamp<Clock::duration>(timeout / 10, std::chrono::milliseconds(10), std::chrono::seconds(1)));
+    timer.async_wait([this](const boost::system::error_code& error) {
+      if (!error && !is_ending) tick();
+    });
+  }
+
+  void close_when_sent() {
+    for (auto& [r, n] : neighbours) {
+      if (n->is_open && !n->out.empty() && !has_failed) return;
+    }
+    io.stop();
+  }
+
+  const int rank, size;
+  const Clock::duration timeout;
+  const Callbacks callbacks;
+  asio::io_context io{1};
+  asio::steady_timer timer{io};
+  std::map<int, std::unique_ptr<Neighbour>> neighbours;
+  std::set<int> gone;  // have said goodbye
+  Clock::time_point last_tick = Clock::now();
+  bool has_failed = false, is_ending = false;
+  std::thread thread;  // runs everything above
+};
+
+Watch::Watch(Group& group, const Options& options, Callbacks callbacks)
+    : impl_(std::make_unique<Impl>(group, options, std::move(callbacks))) {}
+Watch::~Watch() = default;
+
+void Watch::report(const std::string& failure) {
+  if (!impl_->thread.joinable()) return impl_->callbacks.failed(failure);
+  asio::post(impl_->io, [this, failure] { impl_->fail(failure); });
+}
+
+void Watch::say_goodbye() {
+  if (!impl_->thread.joinable()) return;
+  std::promise<void> said;
+  asio::post(impl_->io, [&] {
+    impl_->gone.insert(impl_->rank);
+    impl_->tell(MessageKind::goodbye, std::to_string(impl_->rank));
+    said.set_value();
+  });
+  said.get_future().wait();
+}
+
+}  // namespace kaon::comm

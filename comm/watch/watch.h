@@ -1,0 +1,49 @@
+// Watch: signs of life between the ranks of a program, by TCP, beside the collectives. A rank whose process ends, stops
+// or fails is noticed by its neighbours, who tell all others.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kaon/comm/backend/backend.h"
+
+namespace kaon::comm {
+
+// What a communicator is doing, for its other ranks: they find calls that differ by it.
+struct Progress {
+  uint64_t communicator = 0;  // the same number on all its ranks
+  uint64_t place = 0;         // of the call that began last
+  uint64_t history = 0;       // a hash of all calls up to it
+  std::string call;           // "all_reduce (sum) of 6 elements of float32"
+};
+
+// Thread safety: any thread.
+class Watch {
+ public:
+  struct Callbacks {
+    std::function<void(const std::string&)> failed;            // once, with the text of the first failure
+    std::function<std::vector<Progress>()> progress;           // of this rank
+    std::function<std::string(int, const Progress&)> differs;  // of another rank: why it does not fit; empty if it does
+    std::function<bool()> waits;                               // whether a call has been running for long
+  };
+  // Connects the ranks of `group`. Blocks. Throws CommError.
+  Watch(Group& group, const Options& options, Callbacks callbacks);
+  ~Watch();  // says goodbye
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // This rank has failed: every rank gets the text.
+  void report(const std::string& failure);
+  // No call follows. The other ranks do not take the end of this process for a failure.
+  void say_goodbye();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kaon::comm

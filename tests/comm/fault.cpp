@@ -1,0 +1,60 @@
+// A rank that goes wrong: mpirun -n 3 comm_fault KIND. The others must get a CommError in time, which they print; the
+// program then ends with 0 on them.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "kaon/comm/communicator.h"
+#include "kaon/engine/engine.h"
+#include "kaon/kaon.h"
+
+using namespace kaon;
+
+int main(int, char** argv) {
+  const std::string_view kind = argv[1];
+  const auto world = comm::mpi({.timeout = std::chrono::seconds(2)});
+  const int rank = world.rank();
+  for (int i = 0; i < 5; ++i) world.all_reduce(nd.ones({100})).wait_to_read();
+  if (rank == 1) {
+    if (kind == "kill") kill(getpid(), SIGKILL);
+    if (kind == "stop") kill(getpid(), SIGSTOP);
+    if (kind == "exit") return 0;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  std::string text;
+  NDArray other = nd.ones({4});
+  try {
+    if (kind == "input" && rank == 1) {
+      NDArray bad = nd.ones({100});
+      Engine::current().push({update(bad.var())}, [](RunContext&) { throw std::runtime_error("no data"); });
+      NDArray sum = world.all_reduce(bad);
+      sum.wait_to_read();
+    } else if (kind == "shape" && rank == 1) {
+      world.all_reduce(nd.ones({101})).wait_to_read();
+    } else if (kind == "order" && rank == 1) {
+      world.broadcast(nd.ones({100}), 0);
+      world.barrier().wait_to_read();
+    }
+    for (int i = 0; i < 50; ++i) world.all_reduce(nd.ones({100})).wait_to_read();
+    for (int i = 0; i < 30; ++i) {
+      usleep(100000);
+      world.all_reduce(nd.ones({100})).wait_to_read();
+    }
+  } catch (const std::exception& e) {
+    text = e.what();
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  try {
+    world.all_reduce(nd.ones({100})).wait_to_read();
+    text += " (a later call did not fail)";
+  } catch (const CommError&) {
+  }
+  const bool other_is_usable = (other * 2).asvector<float>() == std::vector<float>(4, 2);
+  fmt::print("rank {} after {:.1f} s: {}{}\n", rank, seconds, text.empty() ? "nothing failed" : text,
+             other_is_usable ? "" : " (another array is not usable)");
+  std::fflush(stdout);
+  _exit(text.empty() || !other_is_usable || seconds > 8 ? 1 : 0);
+}

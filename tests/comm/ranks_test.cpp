@@ -1,0 +1,193 @@
+// Collectives. Every rank runs every case: mpirun -n 2 kaon_comm_tests.
+#include <cmath>
+
+#include "kaon/comm/communicator.h"
+#include "kaon/engine/engine.h"
+#include "kaon/kaon.h"
+
+using namespace kaon;
+using Catch::Matchers::Contains;
+
+namespace {
+
+const comm::Communicator& world() {
+  static const comm::Communicator all = comm::mpi({.timeout = std::chrono::seconds(60)});
+  return all;
+}
+
+// Small whole numbers, so that sums are exact in every dtype.
+double value(int rank, int64_t i) { return double((i * 7 + rank * 3) % 5) + (rank % 2); }
+
+NDArray values(int rank, int64_t n, DType dtype) {
+  std::vector<double> v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(value(rank, i));
+  return NDArray::from(v.data(), v.size(), Shape(n), dtype);
+}
+
+std::vector<double> reduced(int64_t n, comm::Reduce op, int size) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < n; ++i) {
+    double r = value(0, i);
+    for (int rank = 1; rank < size; ++rank) {
+      const double v = value(rank, i);
+      r = op == comm::Reduce::min    ? std::min(r, v)
+          : op == comm::Reduce::max  ? std::max(r, v)
+          : op == comm::Reduce::prod ? r * v
+                                     : r + v;
+    }
+    out.push_back(op == comm::Reduce::mean ? r / size : r);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("comm: all_reduce in every dtype, reduction and size, also in place") {
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
+                            DType::int16, DType::uint16, DType::int32, DType::uint32, DType::int64, DType::uint64}) {
+    for (const auto op :
+         {comm::Reduce::sum, comm::Reduce::mean, comm::Reduce::min, comm::Reduce::max, comm::Reduce::prod}) {
+      if (op == comm::Reduce::mean && !is_floating(dtype)) continue;
+      for (const int64_t n : {0, 1, 3, 1001}) {
+        CAPTURE(name_of(dtype), int(op), n);
+        const NDArray x = values(world().rank(), n, dtype);
+        const NDArray y = world().all_reduce(x, op);
+        CHECK(y.dtype() == dtype);
+        const std::vector<double> expected = reduced(n, op, world().size());
+        const std::vector<double> got = y.asvector<double>();
+        REQUIRE(got.size() == expected.size());
+        for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-2));
+        if (op != comm::Reduce::mean) CHECK(got == expected);
+        CHECK(x.asvector<double>() == values(world().rank(), n, dtype).asvector<double>());
+        world().all_reduce_in_place(x, op);
+        CHECK(x.asvector<double>() == got);
+      }
+    }
+  }
+  const NDArray some = NDArray::from(std::vector<int>{world().rank() == 0, 0}.data(), 2, {2}, DType::boolean);
+  CHECK(world().all_reduce(some, comm::Reduce::max).asvector<int>() == std::vector<int>{1, 0});
+}
+
+TEST_CASE("comm: a part of an array, and an array without dimensions") {
+  NDArray x = nd.zeros({3, 4});
+  world().all_reduce_in_place(nd.ones({4}));
+  NDArray row = x[1];
+  row += 1;
+  world().all_reduce_in_place(row);
+  const float n = float(world().size());
+  CHECK(x.asvector<float>() == std::vector<float>{0, 0, 0, 0, n, n, n, n, 0, 0, 0, 0});
+  const NDArray scalar = NDArray::from(&n, 1, Shape());
+  CHECK(world().all_reduce(scalar).asscalar<float>() == n * n);
+}
+
+TEST_CASE("comm: reduce_scatter, all_gather and broadcast") {
+  const int size = world().size(), rank = world().rank();
+  const NDArray x = values(rank, 6 * size, DType::float32).reshape({2 * size, 3});
+  const NDArray part = world().reduce_scatter(x);
+  CHECK(part.shape() == Shape(2, 3));
+  const std::vector<double> sums = reduced(6 * size, comm::Reduce::sum, size);
+  CHECK(part.asvector<double>() == std::vector<double>(sums.begin() + 6 * rank, sums.begin() + 6 * rank + 6));
+  const NDArray all = world().all_gather(part);
+  CHECK(all.shape() == Shape(2 * size, 3));
+  CHECK(all.asvector<double>() == sums);
+  for (int root = 0; root < size; ++root) {
+    const NDArray b = values(rank, 100, DType::int32);
+    world().broadcast(b, root);
+    CHECK(b.asvector<double>() == values(root, 100, DType::int32).asvector<double>());
+  }
+  CHECK(world().all_gather(nd.zeros({0, 3})).shape() == Shape(0, 3));
+}
+
+TEST_CASE("comm: two ranks that send large arrays to each other, and a ring") {
+  const int size = world().size(), rank = world().rank();
+  if (size < 2) return;
+  const int64_t n = 1 << 20;
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  for (int round = 0; round < 3; ++round) {
+    world().send(values(rank, n, DType::float32), next);
+    const NDArray got = world().recv({n}, DType::float32, before);
+    CHECK(nd.array_equal(got, values(before, n, DType::float32)).asscalar<bool>());
+  }
+}
+
+TEST_CASE("comm: calls run ahead, in their order, while the program computes") {
+  const int size = world().size(), rank = world().rank();
+  NDArray x = nd.full({1000}, rank + 1);
+  double expected = 0;
+  for (int r = 0; r < size; ++r) expected += r + 1;
+  NDArray total = nd.zeros({1000});
+  for (int i = 0; i < 100; ++i) {
+    // of other lengths on each rank: the slower one is waited for
+    NDArray y = x * (i % 7);
+    for (int k = 0; k < (rank == 0 ? 20 : 1); ++k) y = y + 0;
+    total += world().all_reduce(y);
+  }
+  double factor = 0;
+  for (int i = 0; i < 100; ++i) factor += i % 7;
+  CHECK(total.asvector<float>() == std::vector<float>(1000, float(expected * factor)));
+}
+
+namespace {
+Task<double> sum_of_ranks(const comm::Communicator& all) {
+  const NDArray mine = nd.full({1}, all.rank());
+  const NDArray sum = co_await all.all_reduce(mine);
+  co_await all.barrier();
+  co_return sum.data<const float>()[0];
+}
+Task<void> check_sum(const comm::Communicator& all) {
+  const double sum = co_await sum_of_ranks(all);
+  CHECK(sum == all.size() * (all.size() - 1) / 2);
+}
+}  // namespace
+
+TEST_CASE("comm: a collective is awaited") { CHECK(run_main(check_sum(world())) == 0); }
+
+TEST_CASE("comm: on an engine without workers, and under random schedules") {
+  for (const int kind : {0, 1, 2, 3}) {
+    CAPTURE(kind);
+    EngineOptions options;
+    if (kind == 0) options.threads = 0;
+    if (kind > 0) options.schedule = Schedule::random(uint64_t(kind));
+    Engine engine(options);
+    EngineScope scope(engine);
+    NDArray x = nd.full({10}, world().rank());
+    NDArray y = world().all_reduce(x + 1), z = world().all_reduce(x * 2);
+    NDArray w = world().all_reduce(y + z);
+    const float s = float(world().size()), ranks = s * (s - 1) / 2;
+    CHECK(w.asvector<float>() == std::vector<float>(10, s * (ranks + s + 2 * ranks)));
+  }
+}
+
+TEST_CASE("comm: split by color, in the order of key") {
+  const int size = world().size(), rank = world().rank();
+  const comm::Communicator half = world().split(rank % 2, -rank);
+  REQUIRE(half.defined());
+  const int members = (size + 1 - rank % 2) / 2;
+  CHECK(half.size() == members);
+  CHECK(half.rank() == members - 1 - rank / 2);
+  double expected = 0;
+  for (int r = rank % 2; r < size; r += 2) expected += r;
+  // calls of both communicators, mixed
+  const NDArray a = half.all_reduce(nd.full({3}, rank)), b = world().all_reduce(nd.ones({3})),
+                c = half.all_reduce(nd.ones({1}));
+  CHECK(a.asvector<double>() == std::vector<double>(3, expected));
+  CHECK(b.asvector<double>() == std::vector<double>(3, size));
+  CHECK(c.asvector<double>() == std::vector<double>(1, members));
+  CHECK_FALSE(world().split(rank == 0 ? 0 : -1).defined() != (rank == 0));
+}
+
+TEST_CASE("comm: bad input is refused before anything is sent") {
+  const auto& w = world();
+  CHECK_THROWS_AS(w.all_reduce(nd.ones({2}, {.dtype = DType::int32}), comm::Reduce::mean), TypeError);
+  CHECK_THROWS_AS(w.all_reduce(nd.cast(nd.ones({2}), DType::boolean)), TypeError);
+  CHECK_THROWS_WITH(w.reduce_scatter(nd.ones(Shape())), Contains("[reduce_scatter]") && Contains("()"));
+  if (w.size() > 1) CHECK_THROWS_AS(w.reduce_scatter(nd.ones({w.size() + 1})), ShapeError);
+  CHECK_THROWS_AS(w.all_gather(nd.ones(Shape())), ShapeError);
+  CHECK_THROWS_WITH(w.broadcast(nd.ones({1}), w.size()), Contains("expected a rank below"));
+  CHECK_THROWS_AS(w.send(nd.ones({1}), w.rank()), ValueError);
+  CHECK_THROWS_AS(w.recv({1}, DType::float32, -1), ValueError);
+  CHECK_THROWS_AS(comm::mpi({.timeout = std::chrono::milliseconds(1)}), ValueError);
+  CHECK_THROWS_AS(comm::Communicator().rank(), StateError);
+  CHECK(w.failure().empty());
+  w.barrier().wait_to_read();
+}

@@ -1,0 +1,212 @@
+// Training over ranks: each has its part of the batch, and all have the weights that one process would have.
+#include <numeric>
+
+#include "kaon/comm/communicator.h"
+#include "kaon/gluon/kvstore/kvstore.h"
+#include "kaon/kaon.h"
+
+using namespace kaon;
+using namespace kaon::gluon;
+using Catch::Matchers::Contains;
+
+namespace {
+
+int ranks() { return comm::mpi().size(); }
+int rank() { return comm::mpi().rank(); }
+
+// The same on every rank.
+NDArray numbers(const Shape& shape, int seed) {
+  std::vector<float> v(size_t(shape.size()));
+  for (size_t i = 0; i < v.size(); ++i)
+    v[i] = float(int((i + 1) * 2654435761u * unsigned(seed) >> 20 & 0xfff) - 2048) / 2048;
+  return NDArray::from(v.data(), v.size(), shape);
+}
+
+nn::HybridSequential mlp(int hidden = 32) {
+  nn::HybridSequential net;
+  net.add(nn::Dense(hidden, {.activation = "relu", .in_units = 10}), nn::Dense(4, {.in_units = hidden}));
+  return net;
+}
+
+void copy_parameters(const nn::HybridSequential& from, const nn::HybridSequential& to) {
+  const auto a = from.collect_params(), b = to.collect_params();
+  for (size_t i = 0; i < a.size(); ++i) b[i].set_data(a[i].data());
+}
+
+void check_same(const nn::HybridSequential& a, const nn::HybridSequential& b, double tolerance) {
+  const auto p = a.collect_params(), q = b.collect_params();
+  for (size_t i = 0; i < p.size(); ++i) {
+    CAPTURE(p[i].name());
+    const auto x = p[i].data().asvector<double>(), y = q[i].data().asvector<double>();
+    for (size_t k = 0; k < x.size(); ++k) REQUIRE(x[k] == Approx(y[k]).epsilon(tolerance).margin(tolerance));
+    // every rank has the very same bits
+    const NDArray mine = p[i].data();
+    CHECK(nd.array_equal(comm::mpi().all_reduce(mine, comm::Reduce::max), mine).asscalar<bool>());
+  }
+}
+
+// Five steps over ranks beside five of one process with the whole batch.
+void check_training(const optimizer::Optimizer& rule, bool hybrid, const gluon::TrainerOptions& options = {}) {
+  const int64_t each = 6, all = each * ranks();
+  nn::HybridSequential net = mlp(), alone = mlp();
+  random::seed(uint64_t(100 + rank()));  // other values on each rank, of which rank 0's count
+  net.initialize();
+  alone.initialize();
+  if (hybrid) net.hybridize();
+  gluon::TrainerOptions over_ranks = options;
+  over_ranks.kvstore = "dist_device_sync";
+  gluon::Trainer trainer(net.collect_params(), rule, over_ranks), reference(alone.collect_params(), rule, options);
+  copy_parameters(net, alone);
+  const loss::SoftmaxCrossEntropyLoss loss;
+  for (int step = 0; step < 5; ++step) {
+    const NDArray x = numbers({all, 10}, step + 1);
+    std::vector<float> labels(static_cast<size_t>(all));
+    for (size_t i = 0; i < labels.size(); ++i) labels[i] = float((i * 7 + size_t(step)) % 4);
+    const NDArray y = NDArray::from(labels.data(), labels.size(), {all});
+    const int64_t begin = each * rank();
+    autograd::record([&] { return loss(net(x.slice(begin, begin + each)), y.slice(begin, begin + each)); }).backward();
+    trainer.step(all);
+    autograd::record([&] { return loss(alone(x), y); }).backward();
+    reference.step(all);
+  }
+  check_same(net, alone, 2e-4);
+}
+
+}  // namespace
+
+TEST_CASE("comm training: every optimizer, imperative and hybridized, as one process with the whole batch") {
+  const std::vector<std::pair<const char*, optimizer::Optimizer>> rules{
+      {"SGD", optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9, .wd = 0.01})},
+      {"NAG", optimizer::NAG({.learning_rate = 0.1, .momentum = 0.9})},
+      {"Signum", optimizer::Signum({.learning_rate = 0.01})},
+      {"Lion", optimizer::Lion({.learning_rate = 0.01})},
+      {"Adam", optimizer::Adam({.learning_rate = 0.01})},
+      {"AdamW", optimizer::AdamW({.learning_rate = 0.01, .wd = 0.01})},
+      {"AdaBelief", optimizer::AdaBelief({.learning_rate = 0.01})},
+      {"Adamax", optimizer::Adamax({.learning_rate = 0.01})},
+      {"Nadam", optimizer::Nadam({.learning_rate = 0.01})},
+      {"AdaGrad", optimizer::AdaGrad({.learning_rate = 0.05})},
+      {"GroupAdaGrad", optimizer::GroupAdaGrad({.learning_rate = 0.05})},
+      {"AdaDelta", optimizer::AdaDelta()},
+      {"RMSProp", optimizer::RMSProp({.learning_rate = 0.01})},
+      {"Ftrl", optimizer::Ftrl({.learning_rate = 0.05})},
+      {"FTML", optimizer::FTML({.learning_rate = 0.01})},
+      {"DCASGD", optimizer::DCASGD({.learning_rate = 0.05})},
+      {"LARS", optimizer::LARS({.learning_rate = 0.1})},
+      {"LBSGD", optimizer::LBSGD({.learning_rate = 0.05})},
+      {"LAMB", optimizer::LAMB({.learning_rate = 0.01})},
+  };
+  for (const auto& [name, rule] : rules) {
+    for (const bool hybrid : {false, true}) {
+      CAPTURE(name, hybrid);
+      check_training(rule, hybrid);
+    }
+  }
+}
+
+TEST_CASE("comm training: clip_global_norm is that of the summed gradients") {
+  check_training(optimizer::SGD({.learning_rate = 0.5}), true, {.clip_global_norm = 0.1});
+}
+
+TEST_CASE("comm training: gradients in more than one bucket, and their arrays") {
+  // 4 MB of weights: a small first bucket, and a second
+  nn::HybridSequential net;
+  net.add(nn::Dense(1000, {.in_units = 1000}), nn::Dense(200, {.in_units = 1000}));
+  net.initialize(init::One());
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 1}), {.kvstore = "dist_sync"});
+  const NDArray x = nd.full({1, 1000}, rank() + 1);
+  for (int step = 0; step < 3; ++step) {
+    autograd::record([&] { return net(x); }).backward();
+    const auto before = net.collect_params()[3].grad().asvector<float>();
+    trainer.allreduce_grads();
+    const auto sum = net.collect_params()[3].grad().asvector<float>();
+    for (size_t i = 0; i < sum.size(); ++i) REQUIRE(sum[i] == before[i] * float(ranks()));
+    trainer.update(1);
+    // the gradient of the last bias is 1 a rank
+    CHECK(net.collect_params()[3].data().asvector<float>()[0] == 0.0f - float((step + 1) * ranks()));
+  }
+}
+
+TEST_CASE("comm training: a parameter that one rank has not used counts as zero there and is updated everywhere") {
+  nn::HybridSequential a, b;
+  a.add(nn::Dense(1, {.use_bias = false, .in_units = 1}));
+  b.add(nn::Dense(1, {.use_bias = false, .in_units = 1}));
+  a.initialize(init::One());
+  b.initialize(init::One());
+  gluon::ParameterDict both = a.collect_params();
+  both.update(b.collect_params());
+  gluon::Trainer trainer(both, optimizer::SGD({.learning_rate = 1}), {.kvstore = "dist_sync"});
+  const NDArray x = nd.ones({1, 1});
+  for (int step = 1; step <= 2; ++step) {
+    // every rank uses a, the last one alone uses b
+    autograd::record([&] { return rank() == ranks() - 1 ? a(x) + b(x) : a(x); }).backward();
+    trainer.step(1, true);
+    CHECK(a.collect_params()[0].data().asscalar<float>() == 1 - float(step * ranks()));
+    CHECK(b.collect_params()[0].data().asscalar<float>() == 1 - float(step));
+  }
+}
+
+TEST_CASE("comm training: values that follow from the first batch are rank 0's from the first step on") {
+  nn::HybridSequential net;
+  net.add(nn::Dense(3));
+  random::seed(uint64_t(rank()));
+  net.initialize(init::Normal(1));
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0}), {.kvstore = "dist_sync"});
+  autograd::record([&] { return net(nd.ones({2, 5})); }).backward();
+  trainer.step(2);
+  const NDArray w = net.collect_params()[0].data();
+  CHECK(nd.array_equal(comm::mpi().all_reduce(w, comm::Reduce::max), comm::mpi().all_reduce(w, comm::Reduce::min))
+            .asscalar<bool>());
+}
+
+TEST_CASE("comm training: KVStore over ranks") {
+  const gluon::KVStore store = gluon::KVStore::create("dist_sync");
+  CHECK(store.rank() == rank());
+  CHECK(store.num_workers() == ranks());
+  store.init("w", nd.full({2}, rank() + 5));
+  NDArray out = nd.zeros({2});
+  store.pull("w", out);
+  CHECK(out.asvector<float>() == std::vector<float>(2, 5));  // rank 0's
+  store.push("w", nd.full({2}, rank() + 1));
+  store.pull("w", out);
+  const float sum = float(ranks() * (ranks() + 1)) / 2;
+  CHECK(out.asvector<float>() == std::vector<float>(2, sum));
+  const NDArray one = nd.ones({3});
+  NDArray total = nd.zeros({3});
+  store.pushpull("not kept", std::span(&one, 1), std::span(&total, 1));
+  CHECK(total.asvector<float>() == std::vector<float>(3, float(ranks())));
+  CHECK(one.asvector<float>() == std::vector<float>(3, 1));
+  store.set_optimizer(optimizer::SGD({.learning_rate = 0.5}));
+  store.push("w", nd.ones({2}));
+  store.pull("w", out);
+  CHECK(out.asvector<float>() == std::vector<float>(2, sum - 0.5f * float(ranks())));
+  store.barrier();
+}
+
+TEST_CASE("comm training: what cannot be done over ranks is refused by name") {
+  CHECK_THROWS_WITH(gluon::KVStore::create("dist_async"), Contains("dist_async") && Contains("dist_sync"));
+  if (ranks() == 1) return;
+  nn::HybridSequential net = mlp();
+  net.initialize();
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD(), {.kvstore = "dist_sync"});
+  const loss::SoftmaxCrossEntropyLoss loss;
+  gluon::TrainingStep step(net, loss, trainer);
+  CHECK_THROWS_WITH(step(nd.ones({2, 10}), nd.zeros({2})), Contains("[TrainingStep]") && Contains("ranks"));
+}
+
+TEST_CASE("comm training: nets that differ are named when the trainer is made") {
+  if (ranks() == 1) return;
+  nn::HybridSequential net;
+  net.add(nn::Dense(2, {.in_units = 2}));
+  if (rank() > 0) net.add(nn::Dense(2, {.in_units = 2}));
+  net.initialize();
+  const auto make = [](const nn::HybridSequential& n) {
+    return Trainer(n.collect_params(), optimizer::SGD(), {.kvstore = "dist_sync"});
+  };
+  CHECK_THROWS_WITH(make(net), Contains("rank 0 has 2 parameters, rank 1 4"));
+  nn::HybridSequential same;
+  same.add(nn::Dense(rank() == 0 ? 2 : 3, {.in_units = 2}));
+  same.initialize();
+  CHECK_THROWS_WITH(make(same), Contains("parameter 0 has another name, shape or dtype on rank 1 than on rank 0"));
+  CHECK(comm::mpi().failure().empty());
+}
