@@ -35,7 +35,7 @@ function(kaon_is_public header result)
   cmake_path(GET header PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
   cmake_path(GET header STEM stem)
-  if(header MATCHES "^((engine|ops|graph|gluon|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
+  if(header MATCHES "^((engine|ops|graph|gluon|interchange|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
      (folder MATCHES "^ops/" AND stem STREQUAL name))
     set(${result} TRUE PARENT_SCOPE)
   else()
