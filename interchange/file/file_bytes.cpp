@@ -22,7 +22,7 @@ struct FileBytes::Node {
   char* data = nullptr;
   uint64_t size = 0;
   bool is_mapped = false;
-  std::unique_ptr<char[]> copy;
+  std::string copy;
   // The ranges that arrays were made over, by their first byte; those that met are one, which is shared.
   struct Range {
     uint64_t end;
@@ -92,12 +92,15 @@ FileBytes FileBytes::map(const std::filesystem::path& file) {
 }
 
 FileBytes FileBytes::copy_of(std::string_view bytes, std::string name) {
+  return owning(std::string(bytes), std::move(name));
+}
+
+FileBytes FileBytes::owning(std::string bytes, std::string name) {
   auto node = std::make_shared<Node>();
   node->name = std::move(name);
-  node->copy = std::make_unique_for_overwrite<char[]>(bytes.size());
-  std::copy(bytes.begin(), bytes.end(), node->copy.get());
-  node->data = node->copy.get();
-  node->size = bytes.size();
+  node->copy = std::move(bytes);
+  node->data = node->copy.data();
+  node->size = node->copy.size();
   return FileBytes(std::move(node));
 }
 

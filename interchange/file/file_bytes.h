@@ -27,6 +27,7 @@ class FileBytes {
   static FileBytes map(const std::filesystem::path& file);
   // A copy, called `name` in errors.
   static FileBytes copy_of(std::string_view bytes, std::string name);
+  static FileBytes owning(std::string bytes, std::string name);  // the bytes themselves
 
   const std::string& name() const;
   uint64_t size() const;
