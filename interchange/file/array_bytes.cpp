@@ -37,6 +37,29 @@ void check_arrays(const NamedArrays& arrays, std::string_view caller) {
   }
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto first = uint8_t(text[i]);
+    const size_t length = first < 0x80   ? 1
+                          : first < 0xc2 ? 0
+                          : first < 0xe0 ? 2
+                          : first < 0xf0 ? 3
+                          : first < 0xf5 ? 4
+                                         : 0;
+    if (length == 0 || text.size() - i < length) return false;
+    uint32_t code = length == 1 ? first : first & (0x7f >> length);
+    for (size_t k = 1; k < length; ++k) {
+      const auto next = uint8_t(text[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    const bool is_short = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (is_short || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
+    i += length;
+  }
+  return true;
+}
+
 void gather(const char* first, const Shape& shape, const int64_t* strides, size_t element, char* out) {
   if (shape.size() == 0) return;
   const int last = shape.ndim() - 1;

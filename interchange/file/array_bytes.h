@@ -18,6 +18,9 @@ void with_bytes(const NDArray& array, engine::FunctionRef<void(std::string_view)
 // Throws ValueError, naming `caller`, for an undefined array, an empty name and a name that is there twice.
 void check_arrays(const NamedArrays& arrays, std::string_view caller);
 
+// Whether the text is UTF-8, as RFC 3629 defines it.
+bool is_utf8(std::string_view text);
+
 // The elements of a strided array of `shape`, one after another, to `out`: element i of axis k is strides[k] elements
 // of `element` bytes behind element i - 1. The caller has checked that all of them are there.
 void gather(const char* first, const Shape& shape, const int64_t* strides, size_t element, char* out);

@@ -22,7 +22,13 @@ uint64_t bytes_of(const NDArray& array) { return uint64_t(array.size()) * size_o
 
 void check(const NamedArrays& arrays, const SaveOptions& options) {
   check_arrays(arrays, "safetensors::save");
+  const auto check_text = [](const std::string& text) {
+    if (is_utf8(text)) return;
+    throw ValueError("[safetensors::save] names and metadata must be UTF-8, as the format's JSON is");
+  };
+  for (const auto& [key, text] : options.metadata) check_text(key), check_text(text);
   for (const auto& [name, array] : arrays) {
+    check_text(name);
     if (name == "__metadata__") {
       throw ValueError("[safetensors::save] '__metadata__' is no name for an array: the format uses it");
     }
