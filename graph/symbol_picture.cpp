@@ -29,14 +29,26 @@ namespace {
 // Of each node its first output's.
 using NodeShapes = std::unordered_map<const SymbolNode*, Shape>;
 
-NodeShapes shapes_of(const Symbol& program, const Shapes& known) {
-  const Symbol internals = program.get_internals();
-  const std::vector<Shape> outputs = internals.infer_shape_partial(known).outputs;
-  NodeShapes shapes;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const SymbolEntry& entry = internals.entries()[i];
-    if (entry.output == 0) shapes[entry.node.get()] = outputs[i];
+// What follows from the known shapes; the nodes stay as they are.
+NodeShapes shapes_of(const Shapes& known, const std::vector<SymbolNode*>& nodes) {
+  std::unordered_map<const SymbolNode*, std::vector<TensorMeta>> metas;
+  for (const SymbolNode* n : nodes) metas[n] = n->outputs;
+  for (const auto& [name, shape] : known) {
+    const auto it = std::find_if(nodes.begin(), nodes.end(), [&, &name = name](const SymbolNode* n) {
+      return n->is_variable() && n->name == name;
+    });
+    if (it == nodes.end()) throw ValueError(fmt::format("[print_summary] there is no variable '{}'", name));
+    metas[*it][0].shape = shape;
   }
+  for (SymbolNode* n : nodes) {
+    try {
+      if (n->op) infer_node(*n, [&](SymbolNode& x) -> std::vector<TensorMeta>& { return metas[&x]; });
+    } catch (const Error& e) {
+      std::rethrow_exception(e.with_context(fmt::format("; in node {}", n->name)));
+    }
+  }
+  NodeShapes shapes;
+  for (const SymbolNode* n : nodes) shapes[n] = metas[n][0].shape;
   return shapes;
 }
 
@@ -94,13 +106,14 @@ std::map<std::string, int64_t> count_operators(const Symbol& program) {
 }
 
 std::string print_summary(const Symbol& program, const Shapes& known) {
-  const NodeShapes shapes = shapes_of(program, known);
+  const std::vector<SymbolNode*> nodes = topological_order(program.entries());
+  const NodeShapes shapes = shapes_of(known, nodes);
   const std::string thick(104, '='), thin(104, '_');
   std::string text = fmt::format("{}\n{:<40}{:<24}{:>12}  {}\n{}\n", thin, "Layer (type)", "Output Shape", "Param #",
                                  "Previous Layer", thick);
   std::unordered_set<const SymbolNode*> counted;
   int64_t total = 0, unknown = 0;
-  for (const SymbolNode* n : topological_order(program.entries())) {
+  for (const SymbolNode* n : nodes) {
     const bool is_input = n->is_variable() && !is_parameter(*n, known);
     if (n->is_variable() && !is_input) continue;
     int64_t own = 0;
@@ -129,8 +142,8 @@ std::string print_summary(const Symbol& program, const Shapes& known) {
 }
 
 std::string network_dot(const Symbol& program, const PlotOptions& options) {
-  const NodeShapes shapes = shapes_of(program, options.shapes);
   const std::vector<SymbolNode*> nodes = topological_order(program.entries());
+  const NodeShapes shapes = shapes_of(options.shapes, nodes);
   std::unordered_map<const SymbolNode*, size_t> numbers;
   std::string text = fmt::format(
       "digraph \"{}\" {{\n  rankdir=BT;\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=11];\n"

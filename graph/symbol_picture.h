@@ -16,8 +16,8 @@ KAON_API std::map<std::string, int64_t> count_operators(const Symbol& program);
 
 // A row for each operator, inputs before their users: its name and kind, the shape of its output as far as it follows
 // from `shapes`, the number of elements of the parameters that it alone or first reads, and what comes before it.
-// Parameters are the variables that `shapes` does not name. MXNet's print_summary. Throws as
-// Symbol::infer_shape_partial.
+// Parameters are the variables that `shapes` does not name. MXNet's print_summary. Throws ValueError for a name that is
+// no variable, ShapeError for shapes that do not fit, naming the node.
 KAON_API std::string print_summary(const Symbol& program, const Shapes& shapes);
 
 struct PlotOptions {
@@ -26,7 +26,7 @@ struct PlotOptions {
   bool hide_weights = true;  // variables that `shapes` does not name; where it names none, those that are called so
 };
 
-// The picture as a text in Graphviz's language. MXNet's plot_network. Throws as Symbol::infer_shape_partial.
+// The picture as a text in Graphviz's language. MXNet's plot_network. Throws as print_summary().
 KAON_API std::string network_dot(const Symbol& program, const PlotOptions& options = {});
 // Writes the picture as SVG, which Graphviz's program `dot` draws. Where that is not installed, the text in its
 // language, to a file with the extension .dot in place of its own; so too where `file` ends in .dot. Returns the file

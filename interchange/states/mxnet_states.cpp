@@ -36,11 +36,10 @@ class StatesReader {
  public:
   StatesReader(const FileBytes& file, const Trainer& trainer, const MxnetStatesOptions& options)
       : pickle_(file, 0, file.size(), allowed), trainer_(trainer), options_(options) {
-    for (const auto* e : {&pickle_.root()}) {
-      const bool is_pair = e->is(Kind::tuple) && e->items.size() == 2;
-      states_ = is_pair ? e->items[0] : e;
-      if (is_pair) optimizer_ = e->items[1];
-    }
+    const Value& root = pickle_.root();
+    const bool is_pair = root.is(Kind::tuple) && root.items.size() == 2;
+    states_ = is_pair ? root.items[0] : &root;
+    if (is_pair) optimizer_ = root.items[1];
     if (!states_->is(Kind::dict)) pickle_.fail(*states_, "the states by their numbers: a dict");
     if (optimizer_) {
       if (!optimizer_->is(Kind::object)) pickle_.fail(*optimizer_, "an optimizer");
@@ -154,9 +153,12 @@ class StatesReader {
     return counts;
   }
 
-  // The leaves of a state in order; a None is no array.
+  // The leaves of a state in order, undefined for a None among others; a None alone is no state.
   void flatten(const Value& value, std::vector<NDArray>& arrays, int depth = 0) const {
-    if (value.is(Kind::none)) return;
+    if (value.is(Kind::none)) {
+      if (depth > 0) arrays.emplace_back();
+      return;
+    }
     if (value.is(Kind::tuple) || value.is(Kind::list)) {
       if (depth > 4) pickle_.fail(value, "arrays in tuples of at most 4 levels");
       for (const Value* item : value.items) flatten(*item, arrays, depth + 1);
@@ -170,6 +172,12 @@ class StatesReader {
     const auto states = size_t(rule.num_states());
     std::vector<NDArray> arrays;
     flatten(value, arrays);
+    // without momentum some optimizers have no array for it, others zeros
+    if (arrays.size() > states) std::erase_if(arrays, [](const NDArray& a) { return !a.defined(); });
+    for (size_t k = 0; k < std::min(states, arrays.size()); ++k) {
+      const optimizer::RuleState zero = rule.state(int(k), p.shape(), p.dtype());
+      if (!arrays[k].defined()) arrays[k] = nd.zeros(zero.shape, {.dtype = zero.dtype, .device = cpu()});
+    }
     // the float32 copy of a 16-bit weight is an array beside the state: of most optimizers before it
     const bool has_copy = states > 0 && rule.state(int(states) - 1, p.shape(), p.dtype()).is_weight &&
                           ops::is_half(p.dtype()) && value.is(Kind::tuple) && value.items.size() == 2;

@@ -9,9 +9,11 @@
 #include <unordered_map>
 
 #include "kaon/engine/error.h"
+#include "kaon/gluon/internal/adopt_values.h"
 #include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/interchange/tensor_files.h"
 #include "kaon/interchange/weights/foreign_names.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon::gluon {
@@ -199,8 +201,10 @@ WeightReport match_weights(const Block& net, const NamedArrays& tensors, const W
   return choose(net, tensors, options).report;
 }
 
-WeightReport load_weights(const Block& net, const NamedArrays& tensors, const WeightOptions& options) {
-  Chosen chosen = choose(net, tensors, options);
+namespace {
+
+// Sets what was chosen, or throws. `owned`: nobody else uses the tensors.
+WeightReport finish(Chosen chosen, const WeightOptions& options, bool owned) {
   const WeightReport& report = chosen.report;
   if (chosen.misfit) {
     try {
@@ -213,12 +217,36 @@ WeightReport load_weights(const Block& net, const NamedArrays& tensors, const We
     throw ValueError("[load_weights] expected a tensor for each parameter and a parameter for each tensor: " +
                      report.str());
   }
-  detail::set_values(chosen.values);
+  // Nobody calls a net without values meanwhile. Its tensors go one by one, so that they are not in memory beside it;
+  // one that has memory of its own, as those in mapped files, becomes the parameter's value as it is.
+  std::unordered_map<const engine::Buffer*, int> users;
+  for (const auto& [p, array] : chosen.values) ++users[array.node().buffer.get()];
+  detail::ChosenValues together;
+  for (auto& [p, array] : chosen.values) {
+    if (p.is_initialized()) {
+      together.emplace_back(p, std::move(array));
+      continue;
+    }
+    const ops::ArrayNode& node = array.node();
+    std::optional<detail::AdoptValues> adopts;
+    if (owned && node.covers_buffer() && users[node.buffer.get()] == 1) adopts.emplace();
+    p.cast(array.dtype());
+    p.set_data(array);
+    array = NDArray();
+  }
+  detail::set_values(together);
   return std::move(chosen.report);
 }
 
+}  // namespace
+
+WeightReport load_weights(const Block& net, const NamedArrays& tensors, const WeightOptions& options) {
+  return finish(choose(net, tensors, options), options, false);
+}
+
 WeightReport load_weights(const Block& net, const std::filesystem::path& file, const WeightOptions& options) {
-  return load_weights(net, load_tensors(file), options);
+  Chosen chosen = choose(net, load_tensors(file), options);  // and the list of them goes
+  return finish(std::move(chosen), options, true);
 }
 
 }  // namespace kaon::gluon

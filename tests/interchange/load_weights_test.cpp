@@ -177,3 +177,31 @@ TEST_CASE("load_weights: deferred parameters, tied ones and full names", "[inter
   const NamedArrays once{{"0.weight", nd.ones({2, 2})}, {"0.bias", nd.ones({2})}};
   CHECK(gluon::load_weights(tied, once).missing.empty());
 }
+
+TEST_CASE("load_weights: of a file, parameters take over mapped memory, and training changes no file",
+          "[interchange]") {
+  const ScratchFolder folder;
+  safetensors::save(folder / "w", {{"weight", nd.ones({256, 256})}, {"bias", nd.zeros({256})}});
+  const std::string before = bytes_of(folder / "w");
+  const auto trained = [&](bool adopts) {
+    nn::Dense net(256, {.in_units = 256});
+    if (!adopts) net.initialize(init::Zero());
+    gluon::load_weights(net, folder / "w");
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+    for (int i = 0; i < 3; ++i) {
+      autograd::record([&] { return (net(nd.ones({2, 256})) * 0.001).sum(); }).backward();
+      trainer.step(2);
+    }
+    return values(net.weight.data());
+  };
+  CHECK(trained(true) == trained(false));
+  CHECK(trained(true)[0] != 1);
+  CHECK(bytes_of(folder / "w") == before);
+  // two parameters of one memory, as tied weights are in PyTorch's files, get each their own
+  struct Two : gluon::Block {
+    gluon::Parameter a = param("row", {6}), b = param("parameter", {6});
+  } two;
+  gluon::load_weights(two, foreign_file("tree.pt"), {.ignore_extra = true});
+  two.a.set_data(nd.zeros({6}));
+  CHECK(values(two.b.data()) == values(foreign_array({4, 6}, DType::float32)[0]));
+}
