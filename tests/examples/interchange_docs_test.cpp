@@ -79,18 +79,23 @@ TEST_CASE("interchange page: weights into nets", "[docs]") {
   }
 }
 
+namespace {
+
+Task<> train_on(nn::Dense net, gluon::Trainer& trainer) {
+  const auto save = gluon::save_checkpoint_async("last.params", net, trainer);  // this step's values
+  autograd::record([&] { return net(nd.ones({4, 3})).sum(); }).backward();      // training goes on
+  trainer.step(4);
+  co_await save;  // it is on disk
+}
+
+}  // namespace
+
 TEST_CASE("interchange page: checkpoints beside the training", "[docs]") {
   const InScratch here;
   nn::Dense net(2, {.in_units = 3});
   net.initialize();
   gluon::Trainer trainer(net.collect_params(), optimizer::SGD());
-  const auto train = [&]() -> Task<> {
-    const auto save = gluon::save_checkpoint_async("last.params", net, trainer);  // this step's values
-    autograd::record([&] { return net(nd.ones({4, 3})).sum(); }).backward();      // training goes on
-    trainer.step(4);
-    co_await save;  // it is on disk
-  };
-  train().get();
+  train_on(net, trainer).get();
   gluon::load_checkpoint("last.params", net, trainer);
   CHECK(trainer.steps() == 0);
 }

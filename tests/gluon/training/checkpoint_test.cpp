@@ -153,17 +153,22 @@ TEST_CASE("checkpoint: one that is saved while training goes on has the values o
   }
 }
 
+namespace {
+
+Task<bool> save_and_look(fs::path file, const Run& run) {
+  const auto saving = gluon::save_checkpoint_async(file, run.net, run.trainer);
+  co_await saving;
+  co_return saving.is_done() && fs::exists(file);
+}
+
+}  // namespace
+
 TEST_CASE("checkpoint: one that is being saved is awaited, and its failure is thrown there", "[gluon]") {
   const ScratchFolder folder;
   Run run(false);
   run.train(0, 1, true);
-  const auto save = [&](const std::string& name) -> Task<bool> {
-    const auto saving = gluon::save_checkpoint_async(folder / name, run.net, run.trainer);
-    co_await saving;
-    co_return saving.is_done() && fs::exists(folder / name);
-  };
-  CHECK(save("c").get());
-  CHECK_THROWS_AS(save("no/folder").get(), IoError);
+  CHECK(save_and_look(folder / "c", run).get());
+  CHECK_THROWS_AS(save_and_look(folder / "no" / "folder", run).get(), IoError);
   CHECK_THROWS_AS(gluon::CheckpointSave().wait(), StateError);
 }
 
