@@ -95,7 +95,7 @@ TEST_CASE("interchange page: checkpoints beside the training", "[docs]") {
   nn::Dense net(2, {.in_units = 3});
   net.initialize();
   gluon::Trainer trainer(net.collect_params(), optimizer::SGD());
-  train_on(net, trainer).get();
+  sync_wait(train_on(net, trainer));
   gluon::load_checkpoint("last.params", net, trainer);
   CHECK(trainer.steps() == 0);
 }
@@ -103,8 +103,8 @@ TEST_CASE("interchange page: checkpoints beside the training", "[docs]") {
 TEST_CASE("interchange page: pictures", "[docs]") {
   const InScratch here;
   const Symbol x = Symbol::variable("data");
-  const Symbol net = sym.FullyConnected(sym.relu(x), Symbol::variable("fc_weight"), Symbol::variable("fc_bias"),
-                                        {.num_hidden = 10}, "fc");
+  const Symbol weight = Symbol::variable("fc_weight"), bias = Symbol::variable("fc_bias");
+  const Symbol net = sym.as("fc").FullyConnected(sym.relu(x), weight, bias, {.num_hidden = 10});
   fmt::print("{}", print_summary(net, {{"data", {1, 784}}}));
   plot_network(net, "net.svg", {.shapes = {{"data", {1, 784}}}});
   CHECK((test::fs::exists("net.svg") || test::fs::exists("net.dot")));

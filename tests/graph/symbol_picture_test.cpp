@@ -12,11 +12,10 @@ namespace {
 
 Symbol program() {
   const Symbol x = Symbol::variable("data");
-  const Symbol a =
-      sym.FullyConnected(x, Symbol::variable("fc1_weight"), Symbol::variable("fc1_bias"), {.num_hidden = 8}, "fc1");
-  const Symbol b = sym.relu(a, "act");
-  return sym.FullyConnected(b, Symbol::variable("fc2_weight"), Symbol::variable("fc2_bias"), {.num_hidden = 2},
-                            "fc\"2");
+  const auto variable = [](const char* name) { return Symbol::variable(name); };
+  const Symbol a = sym.as("fc1").FullyConnected(x, variable("fc1_weight"), variable("fc1_bias"), {.num_hidden = 8});
+  const Symbol b = sym.as("act").relu(a);
+  return sym.as("fc\"2").FullyConnected(b, variable("fc2_weight"), variable("fc2_bias"), {.num_hidden = 2});
 }
 
 }  // namespace

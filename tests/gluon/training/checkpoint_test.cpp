@@ -167,8 +167,8 @@ TEST_CASE("checkpoint: one that is being saved is awaited, and its failure is th
   const ScratchFolder folder;
   Run run(false);
   run.train(0, 1, true);
-  CHECK(save_and_look(folder / "c", run).get());
-  CHECK_THROWS_AS(save_and_look(folder / "no" / "folder", run).get(), IoError);
+  CHECK(sync_wait(save_and_look(folder / "c", run)));
+  CHECK_THROWS_AS(sync_wait(save_and_look(folder / "no" / "folder", run)), IoError);
   CHECK_THROWS_AS(gluon::CheckpointSave().wait(), StateError);
 }
 
