@@ -119,9 +119,10 @@ void check_kills(int kills) {
   ::waitpid(child, &status, 0);
   REQUIRE(WIFEXITED(status));
   REQUIRE(WEXITSTATUS(status) == 0);
-  Training resumed, whole;
+  Training resumed;
   resumed.load(folder / "end");
   CHECK(resumed.taken >= reached);
+  Training whole;  // after the load, which sets the random numbers too
   while (whole.taken < resumed.taken) whole.take_step();
   CHECK(whole.weights() == resumed.weights());
   WARN(kills << " kills, " << resumed.taken << " steps");
