@@ -25,6 +25,13 @@ set(KAON_OPTIONAL_HEADERS
   gluon/util/array_lists.h  # batches split over devices, gradients clipped together
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
+  graph/symbol_picture.h  # a program as a table, and as a picture
+  interchange/load_weights.h  # files of other tools: weights into nets
+  interchange/mxnet_states.h
+  interchange/numpy_files.h
+  interchange/safetensors.h
+  interchange/tensor_files.h
+  interchange/torch_files.h
   graph/sparse_gradient.h  # sparse arrays, and gradients that are
   ops/sparse/sparse.h
   ops/dlpack.h          # arrays of other libraries in the process
@@ -36,7 +43,7 @@ function(kaon_is_public header result)
   cmake_path(GET header PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
   cmake_path(GET header STEM stem)
-  if(header MATCHES "^((engine|ops|comm|graph|gluon|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
+  if(header MATCHES "^((engine|ops|comm|graph|gluon|interchange|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
      (folder MATCHES "^ops/" AND stem STREQUAL name))
     set(${result} TRUE PARENT_SCOPE)
   else()

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/base/atomic_file.h"
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/device/gpu.h"
 
@@ -156,8 +157,7 @@ std::string waited_for(const Event& wait, const std::vector<Event>& all) {
 }  // namespace
 
 void Profiler::write(const std::filesystem::path& file) const {
-  std::ofstream out(file);
-  if (!out) throw IoError(fmt::format("[Profiler] cannot write {}", file.string()));
+  std::ostringstream out;
   const std::vector<Event> all = events();
   const uint64_t origin = all.empty() ? 0 : all.front().begin;
   auto us = [&](uint64_t ns) { return double(ns - origin) / 1e3; };
@@ -196,8 +196,7 @@ void Profiler::write(const std::filesystem::path& file) const {
         e.sequence, e.thread, us(ends ? e.end : e.begin), ends ? ", \"bp\": \"e\"" : "");
   }
   out << fmt::format("\n], \"displayTimeUnit\": \"ms\", \"otherData\": {{\"dropped\": {}}}}}\n", dropped());
-  out.flush();
-  if (!out) throw IoError(fmt::format("[Profiler] writing {} failed", file.string()));
+  write_file(file, out.str());
 }
 
 }  // namespace kaon

@@ -7,6 +7,7 @@
 
 #include "kaon/engine/device/backend.h"
 #include "kaon/engine/thread_context.h"
+#include "kaon/gluon/internal/adopt_values.h"
 #include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/sparse_gradient.h"
@@ -308,7 +309,9 @@ void Parameter::set_data(const NDArray& values) const {
     return;
   }
   const std::vector<Device> devices = n.deferred ? n.deferred_devices : std::vector{values.device()};
-  n.set(values.device() == devices[0] ? values.copy() : values.as_in_context(devices[0]), devices);
+  const bool adopts = detail::AdoptValues::is_active();
+  const bool is_there = values.device() == devices[0];
+  n.set(!is_there ? values.as_in_context(devices[0]) : adopts ? values.detach() : values.copy(), devices);
 }
 
 void Parameter::reset_ctx(Device device) const { reset_ctx(std::vector{device}); }

@@ -15,6 +15,7 @@ using namespace graph;
 namespace {
 
 struct Table {
+  std::vector<SymbolNode*> nodes;                             // of the whole program
   std::unordered_map<const BlockNode*, Shape> output_shapes;  // of blocks' own nodes and their children's
   std::string text;
   std::unordered_set<std::string> counted;
@@ -23,6 +24,27 @@ struct Table {
 
   void add_row(const std::string& layer, const std::string& shape, int64_t parameters) {
     text += fmt::format("{:>20}  {:>42} {:>15}\n", layer, shape, parameters);
+  }
+
+  // A loaded net is one block: a row for each of its operators, with the parameters that it reads first.
+  void add_program(const BlockNode& block, int64_t own) {
+    std::unordered_set<std::string_view> left;
+    for (const auto& p : block.parameters) left.insert(p.key);
+    int64_t in_rows = 0;
+    for (const SymbolNode* n : nodes) {
+      if (n->is_variable() || !n->name.starts_with(block.prefix)) continue;
+      int64_t read = 0;
+      for (const SymbolEntry& e : n->inputs) {
+        if (!e.node->is_variable()) continue;
+        for (const auto& p : block.parameters) {
+          if (p.parameter.name() == e.node->name && left.erase(p.key)) read += p.parameter.shape().size();
+        }
+      }
+      in_rows += read;
+      add_row(fmt::format("{}-{}", n->op_name.empty() ? std::string(n->op->name()) : n->op_name, ++rows),
+              n->outputs[0].shape.str(), read);
+    }
+    if (in_rows != own) add_row("read by no operator", "", own - in_rows);
   }
 
   void add(const BlockNode& block) {
@@ -34,6 +56,7 @@ struct Table {
       if (p.parameter.grad_req() != GradReq::null) trainable += size;
       if (!counted.insert(p.parameter.name()).second) shared += size;
     }
+    if (block.hint == "symbolblock") return add_program(block, own);
     if (block.hint == "sequential" || block.hint == "hybridsequential") return;
     auto it = output_shapes.find(&block);
     add_row(fmt::format("{}-{}", block.hint, ++rows), it == output_shapes.end() ? "" : it->second.str(), own);
@@ -64,7 +87,8 @@ std::string summarize(const Block& block, FunctionRef<Symbol(const Symbol&)> cal
   add_rest(*block.node(), order.ended);
   Table table;
   std::vector<const BlockNode*> chain;
-  for (const SymbolNode* n : topological_order(output.entries())) {
+  table.nodes = topological_order(output.entries());
+  for (const SymbolNode* n : table.nodes) {
     if (n->is_variable()) continue;
     chain.clear();
     owners(*block.node(), n->name, chain);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "kaon/engine/base/atomic_file.h"
 #include "kaon/engine/error.h"
 
 namespace kaon::engine {
@@ -77,17 +78,15 @@ bool RandomScheduler::is_empty() const noexcept {
 }
 
 void RandomScheduler::save(const std::filesystem::path& file) const {
-  std::ofstream out(file);
+  std::string text;
   uint64_t made;
   {
     std::lock_guard lock(lock_);
     made = choices_;
   }
   std::mt19937_64 again(seed_);
-  for (uint64_t i = 0; i < made; ++i) out << draw(again) << '\n';
-  out << end_mark << '\n';
-  out.flush();
-  if (!out) throw IoError(fmt::format("[Schedule] cannot write {}", file.string()));
+  for (uint64_t i = 0; i < made; ++i) text += fmt::format("{}\n", draw(again));
+  write_file(file, fmt::format("{}{}\n", text, end_mark));
 }
 
 }  // namespace kaon::engine

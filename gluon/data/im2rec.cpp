@@ -38,14 +38,13 @@ std::vector<ListItem> read_list(const fs::path& list) {
 }
 
 void write_list(const fs::path& list, std::span<const ListItem> items) {
-  std::ofstream out(list);
+  std::string text;
   for (const ListItem& item : items) {
-    out << item.key << '\t';
-    for (float label : item.labels) out << fmt::format("{:f}\t", label);
-    out << item.path << '\n';
+    text += fmt::format("{}\t", item.key);
+    for (float label : item.labels) text += fmt::format("{:f}\t", label);
+    text += item.path + '\n';
   }
-  out.close();
-  if (!out) throw IoError(fmt::format("[recordio] {}: cannot write: {}", list.string(), std::strerror(errno)));
+  engine::write_file(list, text);
 }
 
 namespace {

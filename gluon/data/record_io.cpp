@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "kaon/engine/base/atomic_file.h"
 #include "kaon/engine/error.h"
 #include "kaon/gluon/data/internal/image_bytes.h"
 #include "kaon/gluon/data/internal/record_file.h"
@@ -173,10 +174,9 @@ void MXIndexedRecordIO::close() {
   const bool writing = state_->is_writing;
   MXRecordIO::close();
   if (!writing) return;
-  std::ofstream out(index_file_);
-  for (const IndexEntry& e : index_) out << e.key << '\t' << e.at << '\n';
-  out.close();
-  if (!out) throw IoError(fmt::format("[recordio] {}: cannot write: {}", index_file_.string(), std::strerror(errno)));
+  std::string text;
+  for (const IndexEntry& e : index_) text += fmt::format("{}\t{}\n", e.key, e.at);
+  engine::write_file(index_file_, text);
 }
 
 std::vector<int64_t> MXIndexedRecordIO::keys() const {

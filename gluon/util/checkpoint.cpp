@@ -1,12 +1,19 @@
 #include "kaon/gluon/util/checkpoint.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/ops/array/array_node.h"
+#include "kaon/ops/host_read.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon::gluon {
@@ -15,6 +22,7 @@ namespace {
 // What names begin with.
 constexpr std::string_view of_net = "net:", of_trainer = "trainer:", of_program = "program:";
 constexpr const char* random_name = "random";
+constexpr const char* checksums_name = "checksums";  // the last: of each array before it
 
 void add(NamedArrays& all, std::string_view kind, const NamedArrays& some) {
   for (const auto& [name, array] : some) all.emplace_back(std::string(kind) + name, array);
@@ -42,10 +50,32 @@ void check_trainer(const detail::NamedParameters& parameters, const Trainer& tra
   }
 }
 
-}  // namespace
+uint32_t add_to(uint32_t crc, const void* data, size_t bytes) {
+  const auto* p = static_cast<const Bytef*>(data);
+  for (; bytes > 0;) {
+    const size_t piece = std::min(bytes, size_t(1) << 30);
+    crc = uint32_t(crc32(crc, p, uInt(piece)));
+    p += piece;
+    bytes -= piece;
+  }
+  return crc;
+}
 
-void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
-                     const NamedArrays& more) {
+// The CRC-32 of an array's name, dtype, dimensions and elements. Blocks.
+int64_t checksum(const std::string& name, const NDArray& given) {
+  const NDArray array = ops::on_host(given, std::source_location::current());
+  uint32_t crc = add_to(0, name.data(), name.size());
+  const auto dtype = int64_t(array.dtype());
+  crc = add_to(crc, &dtype, sizeof dtype);
+  for (const int64_t d : array.shape()) crc = add_to(crc, &d, sizeof d);
+  const auto read = [&](const ops::ArrayNode& node) {
+    if (node.bytes()) crc = add_to(crc, node.data(), node.bytes());
+  };
+  ops::read_in_turn(array, read, {"save_checkpoint"});
+  return crc;
+}
+
+NamedArrays collect(const Block& net, const Trainer& trainer, const NamedArrays& more) {
   const detail::NamedParameters parameters = detail::structural_parameters(net);
   detail::check_unique(parameters, "save_checkpoint");
   check_trainer(parameters, trainer, more, "save_checkpoint");
@@ -60,11 +90,131 @@ void save_checkpoint(const std::filesystem::path& file, const Block& net, const 
   const ops::RandomKey random = random::get_state();
   const std::vector<int64_t> state{std::bit_cast<int64_t>(random.seed), std::bit_cast<int64_t>(random.offset)};
   all.emplace_back(random_name, nd.array(state, {2}, {.dtype = DType::int64, .device = cpu()}));
+  return all;
+}
+
+void write(const std::filesystem::path& file, NamedArrays all) {
+  std::vector<int64_t> sums;
+  for (const auto& [name, array] : all) sums.push_back(array.defined() ? checksum(name, array) : 0);
+  all.emplace_back(checksums_name, nd.array(sums, {int64_t(sums.size())}, {.dtype = DType::int64, .device = cpu()}));
   nd_file::save(file, all);
 }
 
+// Takes the checksums out of what a file holds. Blocks.
+void verify(const std::filesystem::path& file, NamedArrays& all) {
+  if (all.empty() || all.back().first != checksums_name) return;
+  const NDArray given = all.back().second;
+  all.pop_back();
+  const bool fits = given.defined() && given.dtype() == DType::int64 && given.shape() == Shape(int64_t(all.size()));
+  if (!fits) throw IoError(fmt::format("{}: expected a checksum of each of {} arrays", file.string(), all.size()));
+  const std::vector<int64_t> sums = given.asvector<int64_t>();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto& [name, array] = all[i];
+    const int64_t found = array.defined() ? checksum(name, array) : 0;
+    if (found == sums[i]) continue;
+    throw IoError(fmt::format("{}: '{}' differs from its checksum: expected CRC-32 {:#010x}, found {:#010x}",
+                              file.string(), name, sums[i], found));
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
+                     const NamedArrays& more) {
+  write(file, collect(net, trainer, more));
+}
+
+struct CheckpointSave::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr failure;
+  std::vector<std::pair<std::coroutine_handle<>, Executor*>> waiting;
+
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+  }
+  void end(std::exception_ptr with) {
+    std::vector<std::pair<std::coroutine_handle<>, Executor*>> resumed;
+    {
+      std::lock_guard lock(mutex);
+      failure = std::move(with);
+      done = true;
+      resumed.swap(waiting);
+    }
+    changed.notify_all();
+    for (const auto& [caller, executor] : resumed) engine::post_surely(*executor, caller);
+  }
+};
+
+namespace {
+
+// The checkpoint of each file that was begun last: the next one waits for it.
+template <class State>
+std::shared_ptr<State> exchange_last(const std::filesystem::path& file, const std::shared_ptr<State>& next) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<State>> last;
+  std::error_code error;
+  const std::string name = std::filesystem::weakly_canonical(file, error).string();
+  std::lock_guard lock(mutex);
+  std::erase_if(last, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<State>& entry = last[error ? file.string() : name];
+  std::shared_ptr<State> before = entry.lock();
+  entry = next;
+  return before;
+}
+
+}  // namespace
+
+bool CheckpointSave::is_done() const {
+  if (!state_) return true;
+  std::lock_guard lock(state_->mutex);
+  return state_->done;
+}
+
+void CheckpointSave::wait() const {
+  if (!state_) throw StateError("[CheckpointSave] this handle holds no checkpoint");
+  state_->wait();
+  if (state_->failure) std::rethrow_exception(state_->failure);
+}
+
+bool CheckpointSave::resume_later(std::coroutine_handle<> caller, Executor& executor) const {
+  if (!state_) return false;
+  std::lock_guard lock(state_->mutex);
+  if (state_->done) return false;
+  state_->waiting.emplace_back(caller, &executor);
+  return true;
+}
+
+CheckpointSave save_checkpoint_async(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
+                                     const NamedArrays& more) {
+  NamedArrays all = collect(net, trainer, more);
+  {
+    autograd::ModeScope mode(false, false);
+    for (auto& [name, array] : all) {
+      if (array.defined()) array = array.device() == cpu() ? array.copy() : array.as_in_context(cpu());
+    }
+  }
+  auto state = std::make_shared<CheckpointSave::State>();
+  const auto before = exchange_last(file, state);
+  Engine::current().post_io([file, all = std::move(all), state, before]() mutable {
+    std::exception_ptr failure;
+    try {
+      if (before) before->wait();  // posted earlier: it runs or has ended
+      write(file, std::move(all));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    all.clear();
+    state->end(failure);
+  });
+  return CheckpointSave(std::move(state));
+}
+
 NamedArrays load_checkpoint(const std::filesystem::path& file, Block& net, Trainer& trainer) {
-  const NamedArrays all = nd_file::load(file);
+  NamedArrays all = nd_file::load(file);
+  verify(file, all);
   const auto random = std::ranges::find(all, random_name, &NamedArrays::value_type::first);
   if (random == all.end() || random->second.shape() != Shape(2) || random->second.dtype() != DType::int64) {
     throw ValueError(fmt::format("[load_checkpoint] {} is no checkpoint: it has no '{}', int64 of shape (2,)",

@@ -195,11 +195,6 @@ std::string SvgChart::str() const {
   return s + "</svg>\n";
 }
 
-void SvgChart::save(const std::filesystem::path& file) const {
-  const std::string text = str();
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
-  out.commit();
-}
+void SvgChart::save(const std::filesystem::path& file) const { engine::write_file(file, str()); }
 
 }  // namespace kaon::gluon

@@ -106,11 +106,6 @@ std::string Symbol::tojson() const {
   return write_symbol(entries_, file_.get());
 }
 
-void Symbol::save(const std::filesystem::path& file) const {
-  const std::string text = tojson();
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
-  out.commit();
-}
+void Symbol::save(const std::filesystem::path& file) const { write_file(file, tojson()); }
 
 }  // namespace kaon

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "kaon/gluon/nn/nn.h"
+#include "kaon/gluon/symbol_block.h"
+#include "kaon/tests/support/files.h"
 
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
@@ -73,4 +75,19 @@ TEST_CASE("summary: the rows are in the order of calls, not of registration", "[
   comes_next("dense-6", "", 28);  // unused
   CHECK(text.find("Total params: 107\n") != std::string::npos);
   CHECK(gluon::summary(net, {1, 4}) == text);
+}
+
+TEST_CASE("summary: a loaded net has a row for each operator", "[gluon]") {
+  const test::ScratchFolder folder;
+  nn::HybridSequential net(nn::Dense(4, {.activation = "relu"}), nn::Dense(2));
+  net.initialize();
+  net.hybridize();
+  net(nd.ones({2, 3}));
+  net.export_model((folder / "net").string());
+  const auto loaded = gluon::SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "net-0000.params");
+  const std::string text = gluon::summary(loaded, {2, 3});
+  INFO(text);
+  CHECK(text.find(fmt::format("{:>20}  {:>42} {:>15}\n", "FullyConnected-1", "(2, 4)", 16)) != std::string::npos);
+  CHECK(text.find(fmt::format("{:>20}  {:>42} {:>15}\n", "FullyConnected-3", "(2, 2)", 10)) != std::string::npos);
+  CHECK_THAT(text, Catch::Matchers::Contains("Total params: 26"));
 }

@@ -131,3 +131,69 @@ TEST_CASE("checkpoint: the trainer's parameters are the net's, or named beside i
   gluon::save_checkpoint(file, net, of_more, {{"scale", scale.data()}});
   CHECK(gluon::load_checkpoint(file, net, of_more).at(0).first == "scale");
 }
+
+TEST_CASE("checkpoint: one that is saved while training goes on has the values of one step", "[gluon]") {
+  const ScratchFolder folder;
+  for (bool in_step : {false, true}) {
+    random::seed(5);
+    Run run(false);
+    run.train(0, 3, in_step);
+    std::vector<gluon::CheckpointSave> saves;
+    for (int k = 3; k < 9; ++k) {
+      gluon::save_checkpoint(folder / ("exact" + std::to_string(k)), run.net, run.trainer);
+      saves.push_back(gluon::save_checkpoint_async(folder / ("beside" + std::to_string(k)), run.net, run.trainer));
+      saves.push_back(gluon::save_checkpoint_async(folder / "last", run.net, run.trainer));
+      run.train(k, k + 1, in_step);  // goes on at once
+    }
+    for (const auto& save : saves) save.wait();
+    for (int k = 3; k < 9; ++k) {
+      CHECK(bytes_of(folder / ("beside" + std::to_string(k))) == bytes_of(folder / ("exact" + std::to_string(k))));
+    }
+    CHECK(bytes_of(folder / "last") == bytes_of(folder / "exact8"));  // in the order of the calls
+  }
+}
+
+namespace {
+
+Task<bool> save_and_look(fs::path file, const Run& run) {
+  const auto saving = gluon::save_checkpoint_async(file, run.net, run.trainer);
+  co_await saving;
+  co_return saving.is_done() && fs::exists(file);
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: one that is being saved is awaited, and its failure is thrown there", "[gluon]") {
+  const ScratchFolder folder;
+  Run run(false);
+  run.train(0, 1, true);
+  CHECK(sync_wait(save_and_look(folder / "c", run)));
+  CHECK_THROWS_AS(sync_wait(save_and_look(folder / "no" / "folder", run)), IoError);
+  CHECK_THROWS_AS(gluon::CheckpointSave().wait(), StateError);
+}
+
+TEST_CASE("checkpoint: a changed byte is found by its checksum", "[gluon]") {
+  const ScratchFolder folder;
+  Run run(false);
+  run.train(0, 2, true);
+  gluon::save_checkpoint(folder / "c", run.net, run.trainer, {{"mine", nd.full({4}, 7)}});
+  std::string bytes = bytes_of(folder / "c");
+  const float sevens[] = {7, 7, 7, 7};
+  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(sevens), sizeof sevens));
+  REQUIRE(at != std::string::npos);
+  bytes[at + 5] = char(bytes[at + 5] ^ 1);
+  std::ofstream(folder / "d", std::ios::binary) << bytes;
+  const std::vector<double> before = run.all();
+  CHECK_THROWS_WITH(gluon::load_checkpoint(folder / "d", run.net, run.trainer),
+                    Contains("'program:mine' differs from its checksum: expected CRC-32"));
+  CHECK(run.all() == before);
+  // a file of before there were checksums
+  NamedArrays old = nd_file::load(folder / "c");
+  old.pop_back();
+  nd_file::save(folder / "old", old);
+  CHECK(gluon::load_checkpoint(folder / "old", run.net, run.trainer).size() == 1);
+  old.pop_back();
+  old.emplace_back("checksums", nd.ones({3}));
+  nd_file::save(folder / "old", old);
+  CHECK_THROWS_WITH(gluon::load_checkpoint(folder / "old", run.net, run.trainer), Contains("a checksum of each of"));
+}

@@ -1,0 +1,179 @@
+#include "kaon/interchange/tensor_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kaon/engine/error.h"
+#include "kaon/graph/symbol_picture.h"
+#include "kaon/interchange/file/file_bytes.h"
+#include "kaon/interchange/numpy/npy_format.h"
+#include "kaon/interchange/numpy_files.h"
+#include "kaon/interchange/safetensors.h"
+#include "kaon/interchange/safetensors/header.h"
+#include "kaon/interchange/torch_files.h"
+#include "kaon/interchange/zip/zip_file.h"
+
+namespace kaon {
+
+using namespace interchange;
+namespace fs = std::filesystem;
+
+std::string_view name_of(FileKind kind) {
+  switch (kind) {
+    case FileKind::mxnet_params: return "MXNet's arrays (.params)";
+    case FileKind::mxnet_symbol: return "MXNet's program (symbol.json)";
+    case FileKind::mxnet_states: return "a pickle (states of MXNet's Trainer)";
+    case FileKind::safetensors: return "safetensors";
+    case FileKind::safetensors_index: return "an index of safetensors files";
+    case FileKind::npy: return "NumPy's array (.npy)";
+    case FileKind::npz: return "NumPy's archive (.npz)";
+    case FileKind::torch: return "PyTorch's archive (.pt)";
+    case FileKind::torch_legacy: return "PyTorch's format before 1.6";
+    case FileKind::onnx: return "ONNX";
+    case FileKind::unknown: break;
+  }
+  return "of a kind that is not known";
+}
+
+namespace {
+
+bool is_torch(const FileBytes& file) {
+  const auto entries = read_zip(file);
+  return std::any_of(entries.begin(), entries.end(), [](const ZipEntry& e) { return e.name.ends_with("/data.pkl"); });
+}
+
+FileKind kind_of_json(const FileBytes& file) {
+  const std::string_view text = file.view();
+  const size_t map = text.find("\"weight_map\""), nodes = text.find("\"nodes\"");
+  if (map < nodes) return FileKind::safetensors_index;
+  return nodes != std::string_view::npos ? FileKind::mxnet_symbol : FileKind::unknown;
+}
+
+FileKind kind_of_bytes(const FileBytes& file, const fs::path& path) {
+  const std::string_view bytes = file.view();
+  const auto begins = [&](std::string_view mark) { return bytes.starts_with(mark); };
+  if (begins("\x93NUMPY")) return FileKind::npy;
+  if (begins("PK\x03\x04") || begins("PK\x05\x06")) return is_torch(file) ? FileKind::torch : FileKind::npz;
+  if (begins("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9")) return FileKind::torch_legacy;
+  const std::string extension = path.extension().string();
+  if (extension == ".onnx") return FileKind::onnx;
+  if (bytes.size() >= 8) {
+    const auto first = file.number<uint64_t>(0, "the first bytes");
+    if (first == 0x112) return FileKind::mxnet_params;
+    if (bytes.size() >= 9 && bytes[8] == '{' && first <= bytes.size() - 8) return FileKind::safetensors;
+  }
+  if (const size_t text = bytes.find_first_not_of(" \t\r\n"); text != std::string_view::npos && bytes[text] == '{') {
+    return kind_of_json(file);
+  }
+  if (bytes.size() >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return FileKind::mxnet_states;
+  if (extension == ".safetensors") return FileKind::safetensors;
+  if (extension == ".params" || extension == ".nd") return FileKind::mxnet_params;
+  return FileKind::unknown;
+}
+
+}  // namespace
+
+FileKind kind_of(const fs::path& file) { return kind_of_bytes(FileBytes::map(file), file); }
+
+NamedArrays load_tensors(const fs::path& file) {
+  const FileKind kind = kind_of(file);
+  switch (kind) {
+    case FileKind::mxnet_params: return nd_file::load(file);
+    case FileKind::safetensors:
+    case FileKind::safetensors_index: return safetensors::load(file).arrays;
+    case FileKind::npy: return {{file.stem().string(), npy::load(file)}};
+    case FileKind::npz: return npz::load(file);
+    case FileKind::torch:
+    case FileKind::torch_legacy: return torch_files::load(file);
+    default: throw IoError(fmt::format("{}: expected a file of tensors, found one {}", file.string(), name_of(kind)));
+  }
+}
+
+void save_tensors(const fs::path& file, const NamedArrays& arrays, const SaveTensorsOptions& options) {
+  const std::string name = file.filename().string();
+  if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) {
+    return safetensors::save(file, arrays, {.metadata = options.metadata, .max_shard_bytes = options.max_shard_bytes});
+  }
+  if (name.ends_with(".npz")) return npz::save(file, arrays, {.compress = options.compress});
+  if (name.ends_with(".params") || name.ends_with(".nd")) return nd_file::save(file, arrays);
+  if (!name.ends_with(".npy")) {
+    throw ValueError(fmt::format(
+        "[save_tensors] expected a name ending in .params, .nd, .safetensors, .npz or .npy, got '{}'", name));
+  }
+  if (arrays.size() != 1) {
+    throw ValueError(
+        fmt::format("[save_tensors] an npy file holds one array, got {}: name an npz file", arrays.size()));
+  }
+  npy::save(file, arrays[0].second);
+}
+
+namespace {
+
+void add(FileSummary& summary, const std::string& name, const NDArray& array) {
+  if (!array.defined()) {
+    summary.tensors.push_back({name, "none", "", 0, ""});
+    return;
+  }
+  summary.tensors.push_back(
+      {name, to_string(array.dtype()), array.shape().str(), uint64_t(array.size()) * size_of(array.dtype()), ""});
+}
+
+std::string text_of(const std::vector<int64_t>& dims) {
+  std::string text = "(";
+  for (size_t i = 0; i < dims.size(); ++i) text += fmt::format("{}{}", i ? ", " : "", dims[i]);
+  return text + (dims.size() == 1 ? ",)" : ")");
+}
+
+void add_safetensors(FileSummary& summary, const fs::path& file) {
+  if (summary.kind == FileKind::safetensors) summary.metadata = read_safetensors_header(FileBytes::map(file)).metadata;
+  for (const safetensors::TensorInfo& t : safetensors::list(file)) {
+    std::string note = safetensors_dtype(t.dtype) ? "" : "Kaon has no such dtype";
+    if (t.shape.size() > size_t(Shape::max_ndim)) note = fmt::format("more than {} dimensions", Shape::max_ndim);
+    summary.tensors.push_back({t.name, t.dtype, text_of(t.shape), t.bytes, note});
+  }
+}
+
+void add_symbol(FileSummary& summary, const fs::path& file) {
+  const Symbol symbol = Symbol::load(file);
+  summary.inputs = symbol.list_inputs();
+  summary.outputs = symbol.list_outputs();
+  summary.operators = count_operators(symbol);
+}
+
+}  // namespace
+
+FileSummary summarize_file(const fs::path& file) {
+  FileSummary summary;
+  summary.kind = kind_of(file);
+  summary.bytes = fs::file_size(file);
+  switch (summary.kind) {
+    case FileKind::mxnet_symbol: add_symbol(summary, file); break;
+    case FileKind::safetensors_index:
+    case FileKind::safetensors: add_safetensors(summary, file); break;
+    case FileKind::npy: {
+      const npy::Header header = npy::read_header(file);
+      const bool is_known = npy_dtype(header.dtype).has_value();
+      summary.tensors.push_back({file.stem().string(), header.dtype, header.shape.str(), summary.bytes - header.offset,
+                                 is_known ? "" : "Kaon has no such dtype"});
+      break;
+    }
+    case FileKind::mxnet_params:
+    case FileKind::npz:
+    case FileKind::torch:
+      for (const auto& [name, array] : load_tensors(file)) add(summary, name, array);
+      break;
+    case FileKind::mxnet_states:
+      summary.problems.push_back("states of a Trainer need the trainer: gluon::load_mxnet_states()");
+      break;
+    case FileKind::torch_legacy:
+      summary.problems.push_back("load it by PyTorch and save it again by torch.save");
+      break;
+    case FileKind::onnx: summary.problems.push_back("this build reads no ONNX"); break;
+    case FileKind::unknown: summary.problems.push_back("no reader knows this kind"); break;
+  }
+  return summary;
+}
+
+}  // namespace kaon

@@ -1,0 +1,345 @@
+// PyTorch's archives: a pickle of the tree, and a file for each storage.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "kaon/interchange/file/array_bytes.h"
+#include "kaon/interchange/pickle/pickle.h"
+#include "kaon/interchange/torch_files.h"
+#include "kaon/interchange/zip/zip_file.h"
+#include "kaon/ops/array/array_node.h"
+
+namespace kaon::interchange {
+namespace {
+
+using Value = PickleValue;
+using Kind = PickleValue::Kind;
+
+// What a state dict is made of.
+constexpr std::string_view allowed[] = {"collections.OrderedDict",
+                                        "collections.defaultdict",
+                                        "builtins.dict",
+                                        "builtins.set",
+                                        "__builtin__.set",
+                                        "torch._utils._rebuild_tensor",
+                                        "torch._utils._rebuild_tensor_v2",
+                                        "torch._utils._rebuild_tensor_v3",
+                                        "torch._utils._rebuild_parameter",
+                                        "torch._utils._rebuild_parameter_with_state",
+                                        "torch._tensor._rebuild_from_type_v2",
+                                        "torch.nn.parameter.Parameter",
+                                        "torch.nn.parameter.Buffer",
+                                        "torch.Tensor",
+                                        "torch.Size",
+                                        "torch.device",
+                                        "torch.storage.TypedStorage",
+                                        "torch.storage.UntypedStorage",
+                                        "torch.FloatStorage",
+                                        "torch.DoubleStorage",
+                                        "torch.HalfStorage",
+                                        "torch.BFloat16Storage",
+                                        "torch.ByteStorage",
+                                        "torch.CharStorage",
+                                        "torch.ShortStorage",
+                                        "torch.IntStorage",
+                                        "torch.LongStorage",
+                                        "torch.BoolStorage",
+                                        "torch.ComplexFloatStorage",
+                                        "torch.ComplexDoubleStorage",
+                                        "torch.float32",
+                                        "torch.float64",
+                                        "torch.float16",
+                                        "torch.bfloat16",
+                                        "torch.uint8",
+                                        "torch.int8",
+                                        "torch.int16",
+                                        "torch.int32",
+                                        "torch.int64",
+                                        "torch.uint16",
+                                        "torch.uint32",
+                                        "torch.uint64",
+                                        "torch.bool",
+                                        "torch.float8_e4m3fn",
+                                        "torch.float8_e5m2",
+                                        "torch.float8_e4m3fnuz",
+                                        "torch.float8_e5m2fnuz",
+                                        "torch.complex64",
+                                        "torch.complex128"};
+
+constexpr std::pair<std::string_view, DType> storages[] = {
+    {"torch.FloatStorage", DType::float32}, {"torch.DoubleStorage", DType::float64},
+    {"torch.HalfStorage", DType::float16},  {"torch.BFloat16Storage", DType::bfloat16},
+    {"torch.ByteStorage", DType::uint8},    {"torch.CharStorage", DType::int8},
+    {"torch.ShortStorage", DType::int16},   {"torch.IntStorage", DType::int32},
+    {"torch.LongStorage", DType::int64},    {"torch.BoolStorage", DType::boolean}};
+constexpr std::pair<std::string_view, DType> dtypes[] = {
+    {"torch.float32", DType::float32},   {"torch.float64", DType::float64}, {"torch.float16", DType::float16},
+    {"torch.bfloat16", DType::bfloat16}, {"torch.uint8", DType::uint8},     {"torch.int8", DType::int8},
+    {"torch.int16", DType::int16},       {"torch.int32", DType::int32},     {"torch.int64", DType::int64},
+    {"torch.uint16", DType::uint16},     {"torch.uint32", DType::uint32},   {"torch.uint64", DType::uint64},
+    {"torch.bool", DType::boolean}};
+
+template <class Table>
+std::optional<DType> find(const Table& table, std::string_view name) {
+  for (const auto& [text, dtype] : table) {
+    if (text == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+class StateDictReader {
+ public:
+  StateDictReader(const FileBytes& file, std::vector<ZipEntry> entries)
+      : file_(file), entries_(std::move(entries)), copies_left_(8 * file.size() + (1 << 20)) {
+    for (const ZipEntry& e : entries_) {
+      by_name_.emplace(e.name, &e);
+      if (e.name.ends_with("/data.pkl") && std::count(e.name.begin(), e.name.end(), '/') == 1) {
+        prefix_ = e.name.substr(0, e.name.size() - std::string_view("data.pkl").size());
+      }
+    }
+    if (prefix_.empty()) {
+      file.fail(0, "an archive of torch.save, with an entry '<name>/data.pkl'", describe_entries());
+    }
+    if (by_name_.contains(prefix_ + "constants.pkl")) {
+      file.fail(by_name_.at(prefix_ + "constants.pkl")->offset, "a state dict",
+                "TorchScript: save the state_dict() of the module by torch.save");
+    }
+    if (const auto order = by_name_.find(prefix_ + "byteorder"); order != by_name_.end()) {
+      const std::string text = beginning_of(file, *order->second, 16);
+      is_swapped_ = text == "big";
+      if (!is_swapped_ && text != "little")
+        file.fail(order->second->offset, "'little' or 'big'", fmt::format("'{}'", text));
+    }
+  }
+
+  NamedArrays run() {
+    const ZipEntry& entry = *by_name_.at(prefix_ + "data.pkl");
+    const auto [bytes, offset] = contents_of(file_, entry, false);
+    const Pickle pickle(bytes, offset, offset + entry.bytes, allowed);
+    pickle_ = &pickle;
+    visits_left_ = 16 * pickle.size() + 1000;
+    visit(pickle.root(), "", 0);
+    return std::move(arrays_);
+  }
+
+ private:
+  std::string describe_entries() const {
+    if (entries_.empty()) return "an empty archive";
+    return fmt::format("{} entries, the first '{}'", entries_.size(), entries_[0].name.substr(0, 200));
+  }
+
+  // --- the tree
+
+  void visit(const Value& value, const std::string& name, int depth) {
+    if (visits_left_-- == 0 || depth > 64) {
+      pickle_->fail(value, "a tree of at most 64 levels, no part of it in very many places");
+    }
+    std::vector<const Value*> entries;
+    if (const NDArray tensor = tensor_of(value); tensor.defined()) {
+      add(value, name.empty() ? "tensor" : name, tensor);
+    } else if (Pickle::entries_of(value, entries)) {
+      for (size_t i = 0; i < entries.size(); i += 2) visit(*entries[i + 1], joined(name, *entries[i]), depth + 1);
+    } else if (value.is(Kind::list) || value.is(Kind::tuple)) {
+      for (size_t i = 0; i < value.items.size(); ++i)
+        visit(*value.items[i], joined(name, fmt::format("{}", i)), depth + 1);
+    }
+  }
+
+  void add(const Value& value, const std::string& name, const NDArray& tensor) {
+    if (!names_.insert(name).second) file_at(value, fmt::format("each name once"), fmt::format("'{}' again", name));
+    arrays_.emplace_back(name, tensor);
+  }
+
+  static std::string joined(const std::string& name, const std::string& key) {
+    return name.empty() ? key : name + '.' + key;
+  }
+  std::string joined(const std::string& name, const Value& key) const {
+    if (key.is(Kind::text)) return joined(name, std::string(key.text));
+    if (key.is(Kind::integer)) return joined(name, fmt::format("{}", key.integer));
+    pickle_->fail(key, "a text or an integer as a key");
+  }
+
+  // --- tensors
+
+  [[noreturn]] void file_at(const Value& value, std::string_view expected, std::string_view found) const {
+    pickle_->file().fail(value.offset, expected, found);
+  }
+
+  // Undefined: it is no tensor.
+  NDArray tensor_of(const Value& value) {
+    if (!value.is(Kind::object)) return {};
+    if (const auto known = tensors_.find(&value); known != tensors_.end()) return known->second;
+    const std::string_view function = value.items[0]->text;
+    const auto& arguments = value.items[1]->items;
+    NDArray tensor;
+    if (function == "torch._utils._rebuild_parameter" || function == "torch._utils._rebuild_parameter_with_state") {
+      if (arguments.empty() || ++nesting_ > 8) pickle_->fail(value, "a parameter of a tensor");
+      tensor = tensor_of(*arguments[0]);
+      --nesting_;
+      if (!tensor.defined()) pickle_->fail(*arguments[0], "the tensor of a parameter");
+    } else if (function == "torch._tensor._rebuild_from_type_v2") {
+      if (arguments.size() < 3 || !arguments[0]->is(Kind::global) || !arguments[2]->is(Kind::tuple)) {
+        pickle_->fail(value, "a tensor of a type");
+      }
+      tensor = rebuild(value, arguments[0]->text, arguments[2]->items);
+    } else {
+      tensor = rebuild(value, function, arguments);
+    }
+    if (tensor.defined()) tensors_.emplace(&value, tensor);
+    return tensor;
+  }
+
+  NDArray rebuild(const Value& value, std::string_view function, const std::vector<const Value*>& arguments) {
+    if (!function.starts_with("torch._utils._rebuild_tensor")) return {};
+    const bool has_dtype = function.ends_with("_v3");
+    if (arguments.size() < (has_dtype ? 7u : 4u))
+      pickle_->fail(value, "a tensor with storage, offset, size and stride");
+    const Value& storage = *arguments[0];
+    if (!storage.is(Kind::persistent) || !storage.items[0]->is(Kind::tuple) || storage.items[0]->items.size() != 5) {
+      pickle_->fail(storage, "a reference to a storage: ('storage', type, key, location, size)");
+    }
+    const auto& id = storage.items[0]->items;
+    if (!id[0]->is(Kind::text) || id[0]->text != "storage") pickle_->fail(*id[0], "the text 'storage'");
+    if (!id[1]->is(Kind::global)) pickle_->fail(*id[1], "the type of a storage");
+    if (!id[2]->is(Kind::text)) pickle_->fail(*id[2], "the key of a storage");
+    if (!id[4]->is(Kind::integer) || id[4]->integer < 0) pickle_->fail(*id[4], "the size of a storage");
+    const Value& type = has_dtype ? *arguments[6] : *id[1];
+    const auto dtype = has_dtype ? find(dtypes, type.is(Kind::global) ? type.text : "") : find(storages, type.text);
+    if (!dtype) pickle_->fail(type, "a dtype that Kaon has");
+
+    if (!arguments[1]->is(Kind::integer) || arguments[1]->integer < 0) pickle_->fail(*arguments[1], "an offset");
+    const Shape shape = numbers(*arguments[2], "a size"), strides = numbers(*arguments[3], "a stride");
+    if (shape.ndim() != strides.ndim()) pickle_->fail(*arguments[3], fmt::format("{} strides", shape.ndim()));
+    const uint64_t bytes = bytes_of(pickle_->file(), arguments[2]->offset, shape, *dtype);
+
+    const NDArray base = base_of(*id[2]);
+    const size_t element = size_of(*dtype);
+    const int64_t offset = arguments[1]->integer, there = base.size() / int64_t(element);
+    if (shape.size() == 0) return NDArray::empty(shape, *dtype, cpu());
+    int64_t last = offset;
+    for (int i = 0; i < shape.ndim(); ++i) {
+      int64_t way;
+      if (__builtin_mul_overflow(shape[i] - 1, strides[i], &way) || __builtin_add_overflow(last, way, &last))
+        last = there;
+      if (last >= there) break;
+    }
+    if (last >= there) {
+      file_at(value, fmt::format("a tensor within the {} elements of storage '{}'", there, id[2]->text),
+              fmt::format("size {}, stride {}, offset {}", shape.str(), strides.str(), offset));
+    }
+    return array_of(value, base, offset, shape, strides, *dtype, bytes);
+  }
+
+  Shape numbers(const Value& tuple, std::string_view what) const {
+    const Value& v =
+        tuple.is_call_of("torch.Size") && !tuple.items[1]->items.empty() ? *tuple.items[1]->items[0] : tuple;
+    if (!v.is(Kind::tuple) && !v.is(Kind::list)) pickle_->fail(v, fmt::format("{} as a tuple", what));
+    if (v.items.size() > size_t(Shape::max_ndim))
+      pickle_->fail(v, fmt::format("at most {} dimensions", Shape::max_ndim));
+    Shape shape;
+    for (const Value* d : v.items) {
+      if (!d->is(Kind::integer) || d->integer < 0) pickle_->fail(*d, fmt::format("{} of 0 or more", what));
+      shape.push_back(d->integer);
+    }
+    return shape;
+  }
+
+  // The bytes of a storage, aligned for any dtype.
+  NDArray base_of(const Value& key) {
+    const std::string name = prefix_ + "data/" + std::string(key.text);
+    if (const auto known = bases_.find(name); known != bases_.end()) return known->second;
+    const auto entry = by_name_.find(name);
+    if (entry == by_name_.end()) {
+      file_at(key, "a storage of the archive", fmt::format("no entry '{}'", name.substr(0, 200)));
+    }
+    const auto [bytes, offset] = contents_of(file_, *entry->second, false);
+    const Shape shape(int64_t(entry->second->bytes));
+    NDArray base = bytes.array(offset, shape, DType::uint8, name);
+    if (base.size() > 0 && reinterpret_cast<uintptr_t>(base.node().data()) % 8 != 0) {
+      take_copy(key, base.size());
+      const NDArray copy = NDArray::empty(shape, DType::uint8, cpu());
+      std::copy_n(static_cast<const char*>(base.node().data()), base.size(), static_cast<char*>(copy.node().data()));
+      base = copy;
+    }
+    return bases_.emplace(name, base).first->second;
+  }
+
+  // What is copied has at most a few times the bytes of the file: a tensor may repeat its elements (stride 0).
+  void take_copy(const Value& value, int64_t bytes) {
+    if (uint64_t(bytes) > copies_left_) {
+      file_at(value, "tensors that take not much more memory than the file",
+              fmt::format("one of {} bytes that are not one after another", bytes));
+    }
+    copies_left_ -= uint64_t(bytes);
+  }
+
+  NDArray array_of(const Value& value, const NDArray& base, int64_t offset, const Shape& shape, const Shape& strides,
+                   DType dtype, uint64_t bytes) {
+    bool is_row_major = !is_swapped_ || size_of(dtype) == 1;
+    int64_t stride = 1;
+    for (int i = shape.ndim() - 1; i >= 0; --i) {
+      is_row_major &= shape[i] == 1 || strides[i] == stride;
+      stride *= shape[i];
+    }
+    const size_t element = size_of(dtype);
+    char* first = static_cast<char*>(base.node().data()) + size_t(offset) * element;
+    NDArray array;
+    if (is_row_major) {
+      array = view_of(base, uint64_t(offset) * element, shape, dtype);
+    } else {
+      take_copy(value, int64_t(bytes));
+      array = NDArray::empty(shape, dtype, cpu());
+      first = static_cast<char*>(array.node().data());  // nobody else knows it yet
+      gather(static_cast<const char*>(base.node().data()) + size_t(offset) * element, shape, strides.begin(), element,
+             first);
+      if (is_swapped_) swap_bytes(first, size_t(shape.size()), element);
+    }
+    if (dtype == DType::boolean) {  // any other byte is no bool in C++
+      for (uint64_t i = 0; i < bytes; ++i) {
+        if (uint8_t(first[i]) > 1) first[i] = 1;
+      }
+    }
+    return array;
+  }
+
+  FileBytes file_;
+  std::vector<ZipEntry> entries_;
+  std::unordered_map<std::string, const ZipEntry*> by_name_;
+  std::string prefix_;  // "archive/"
+  bool is_swapped_ = false;
+  const Pickle* pickle_ = nullptr;
+  std::map<std::string, NDArray> bases_;
+  std::unordered_map<const Value*, NDArray> tensors_;
+  std::unordered_set<std::string> names_;
+  NamedArrays arrays_;
+  uint64_t copies_left_, visits_left_ = 0;
+  int nesting_ = 0;
+};
+
+NamedArrays read_torch(const FileBytes& file) {
+  const std::string_view bytes = file.view();
+  // the number that files before 1.6 begin with, as a pickle
+  if (bytes.starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")) {
+    file.fail(0, "a zip archive of torch.save",
+              "PyTorch's format before 1.6: load it there and save it again by torch.save");
+  }
+  return StateDictReader(file, read_zip(file)).run();
+}
+
+}  // namespace
+}  // namespace kaon::interchange
+
+namespace kaon::torch_files {
+
+using namespace interchange;
+
+NamedArrays load(const std::filesystem::path& file) { return read_torch(FileBytes::map(file)); }
+NamedArrays load_from_bytes(std::string_view bytes, const std::string& source) {
+  return read_torch(FileBytes::copy_of(bytes, source));
+}
+
+}  // namespace kaon::torch_files

@@ -1,0 +1,166 @@
+#include "kaon/interchange/torch_files.h"
+
+#include "kaon/tests/interchange/support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A zip archive of one entry that is stored.
+std::string archive_of(const std::string& pickle, const std::string& name = "a/data.pkl") {
+  const auto u16 = [](size_t n) { return std::string{char(n), char(n >> 8)}; };
+  const auto u32 = [&](size_t n) { return u16(n & 0xffff) + u16(n >> 16); };
+  const std::string zeros(4, '\0');
+  const std::string common =
+      u16(20) + u16(0) + u16(0) + zeros + zeros + u32(pickle.size()) + u32(pickle.size()) + u16(name.size()) + u16(0);
+  const std::string local = "PK\x03\x04" + common + name + pickle;
+  const std::string central = "PK\x01\x02" + u16(20) + common + u16(0) + u16(0) + u16(0) + zeros + zeros + name;
+  return local + central + "PK\x05\x06" + zeros + u16(1) + u16(1) + u32(central.size()) + u32(local.size()) + u16(0);
+}
+
+std::string refused(const std::string& pickle) {
+  return refusal([&] { torch_files::load_from_bytes(archive_of(pickle), "f"); });
+}
+
+std::string text(const std::string& s) { return std::string("X") + char(s.size()) + std::string(3, '\0') + s; }
+
+}  // namespace
+
+TEST_CASE("torch: a tree of all dtypes, strides and shared storages", "[interchange]") {
+  const NamedArrays arrays = torch_files::load(foreign_file("tree.pt"));
+  for (DType dtype : ops::all_dtypes) {
+    INFO(to_string(dtype));
+    check_foreign(find(arrays, "tensors." + to_string(dtype)), {3, 4}, dtype);
+  }
+  CHECK(find(arrays, "tensors.scalar").shape() == Shape());
+  CHECK(find(arrays, "tensors.empty").shape() == Shape(0, 5));
+  const NDArray base = foreign_array({4, 6}, DType::float32);
+  CHECK(same_bytes(find(arrays, "transposed"), base.transpose()));
+  CHECK(same_bytes(find(arrays, "part"), base(range(1, 3), range(0, 6, 2)).copy()));
+  CHECK(same_bytes(find(arrays, "row"), base[2].copy()));
+  CHECK(find(arrays, "expanded").asvector<float>() == std::vector<float>{2, 2, 2});
+  CHECK(same_bytes(find(arrays, "parameter"), base[0].copy()));
+  CHECK(same_bytes(find(arrays, "list.1.0"), base[1].copy()));
+  CHECK(same_bytes(find(arrays, "7"), base[3].copy()));
+  // tensors of one storage are views of one memory, as they are there
+  NDArray row = find(arrays, "row"), first = find(arrays, "list.0");
+  const NDArray parameter = find(arrays, "parameter");
+  first += 10;
+  CHECK(parameter.asvector<float>()[0] == foreign_value(0, DType::float32) + 10);
+  CHECK(row.asvector<float>() == base[2].asvector<float>());
+  CHECK(&first.var() == &row.var());
+}
+
+TEST_CASE("torch: what is no state dict is refused by name", "[interchange]") {
+  CHECK_THAT(refusal([] { torch_files::load(foreign_file("legacy.pt")); }), Contains("PyTorch's format before 1.6"));
+  CHECK_THAT(refusal([] { torch_files::load(foreign_file("script.pt")); }), Contains("TorchScript"));
+  CHECK_THAT(refusal([] { torch_files::load(foreign_file("module.pt")); }),
+             Contains("'torch.nn.modules.container.Sequential'"));
+  CHECK_THAT(refusal([] { torch_files::load(foreign_file("f8.pt")); }),
+             Contains("a dtype that Kaon has, found 'torch.float8_e4m3fn'"));
+  CHECK_THAT(refusal([] { torch_files::load(foreign_file("stored.npz")); }),
+             Contains("an entry '<name>/data.pkl', found 12 entries"));
+  CHECK_THAT(refusal([] { torch_files::load(foreign_file("all.safetensors")); }), Contains("zip archive"));
+}
+
+TEST_CASE("torch: a pickle that calls code is refused by name, and nothing is called", "[interchange]") {
+  const std::string error = refusal([] { torch_files::load(foreign_file("evil.pt")); });
+  CHECK_THAT(error, Contains("system', which only running code could make") && Contains("at byte"));
+  CHECK_FALSE(fs::exists("kaon_was_here"));
+  const std::string call = "(" + text("id") + "tR.";
+  for (const char* name :
+       {"os\nsystem\n", "builtins\neval\n", "builtins\n__import__\n", "torch\nload\n", "torch.hub\nload\n",
+        "torch\nFloatStorage.__class__\n", "\nx\n", "a b\nc\n", "torch._utils\n__builtins__\n"}) {
+    INFO(name);
+    const std::string refusal = refused(std::string("\x80\x02") + "c" + name + call);
+    CHECK((refusal.find("only running code") != std::string::npos ||
+           refusal.find("the name of a class or function") != std::string::npos));
+  }
+}
+
+TEST_CASE("torch: hostile pickles are refused, with the place", "[interchange]") {
+  struct Row {
+    std::string pickle;
+    const char* error;
+  };
+  const std::string start = "\x80\x02", tensor = start + "}" + text("a") + "ctorch._utils\n_rebuild_tensor_v2\n((" +
+                                                 text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu");
+  const Row rows[] = {
+      {start, "an operation of a pickle"},
+      {start + ".", "a value on the stack, found none"},
+      {start + "NN.", "one value at the end, found several"},
+      {start + "0.", "a value on the stack"},
+      {start + "t.", "a mark on the stack"},
+      {start + "h\x05.", "none with index 5"},
+      {start + "r\xff\xff\xff\xff.", "an index below the size of the file"},
+      {start + "(NNN"
+               "d.",
+       "keys with values"},
+      {start + "Na.", "a value on the stack"},
+      {start + "NNa.", "a list, found None"},
+      {start + "X\xff\xff\xff\x7f.", "a text (2147483647 bytes), found only"},
+      {start + "\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "a text (18446744073709551615 bytes)"},
+      {start + "\x8b\xff\xff\xff\xff.", "an integer (4294967295 bytes)"},
+      {start + "NNR.", "a class or function to call, found None"},
+      {start + "ccollections\nOrderedDict\nNR.", "a tuple of arguments, found None"},
+      {start + "NNb.", "an object for a state"},
+      {start + "ios\nsystem\n.", "data alone, found 0x69"},
+      {start + "cos", "ended by a new line"},
+      {std::string("\x80\x09."), "protocol 2 to 5, found 9"},
+      {std::string("I1\n."), "data alone, found 0x49"},
+      {tensor + "K\x04tQK" + char(0) + "K\x02\x85K\x01\x85\x89NtRs.",
+       "a storage of the archive, found no entry 'a/data/0'"},
+      {tensor + "J\xff\xff\xff\xfftQK" + char(0) + "K\x02\x85K\x01\x85\x89NtRs.",
+       "the size of a storage, found the integer -1"},
+      {start + "}" + text("a") + "ctorch._utils\n_rebuild_tensor_v2\n(NNNNtRs.", "a reference to a storage"},
+      {start + "}" + text("a") + "ctorch._utils\n_rebuild_tensor_v2\n(NtRs.", "storage, offset, size and stride"},
+      {start + "}" + text("a") + "ctorch._utils\n_rebuild_parameter\n(NtRs.", "the tensor of a parameter, found None"},
+      {start + "}N"
+               "Ns.",
+       "a text or an integer as a key, found None"},
+      // a list inside of itself, and a tree of 2^40 leaves
+      {start + "]q\x01h\x01"
+               "a.",
+       "a tree of at most 64 levels"},
+      {[&] {
+         std::string p = start + "N\x85q";
+         p += char(0);
+         for (int i = 1; i < 40; ++i) p += "0h" + std::string(1, char(i - 1)) + "h" + char(i - 1) + "\x86q" + char(i);
+         return p + ".";
+       }(),
+       "no part of it in very many places"},
+  };
+  for (const Row& row : rows) {
+    const std::string error = refused(row.pickle);
+    CHECK_THAT(error, Contains(row.error));
+    CHECK_THAT(error, Contains("f: at byte"));
+  }
+  // deep, but no recursion is needed to read it or to let it go
+  std::string deep = start;
+  for (int i = 0; i < 1'000'000; ++i) deep += i ? "\x85" : "N";
+  CHECK_THAT(refused(deep + "."), Contains("a tree of at most 64 levels"));
+}
+
+TEST_CASE("torch: files that are cut off or changed are read or refused", "[interchange]") {
+  check_broken(
+      bytes_of(foreign_file("tree.pt")), [](std::string_view b) { torch_files::load_from_bytes(b); }, 2000);
+  check_broken(
+      bytes_of(foreign_file("net.pt")), [](std::string_view b) { torch_files::load_from_bytes(b); }, 1000);
+}
+
+TEST_CASE("torch: strides that leave the storage, and tensors of huge sizes, are refused", "[interchange]") {
+  const std::string good = bytes_of(foreign_file("tree.pt"));
+  // the size (6, 4) and the stride (1, 6) of 'transposed'
+  const std::string from = "K\x06K\x04\x86", to = "K\x06K\x7f\x86";
+  size_t changed = 0;
+  for (size_t at = good.find(from); at != std::string::npos; at = good.find(from, at + 1)) {
+    std::string bytes = good;
+    bytes.replace(at, to.size(), to);
+    CHECK_THAT(refusal([&] { torch_files::load_from_bytes(bytes, "f"); }),
+               Contains("a tensor within the 24 elements of storage"));
+    ++changed;
+  }
+  CHECK(changed >= 1);
+}

@@ -1,0 +1,88 @@
+// kaon-info: what is in a file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "kaon/graph/symbol_picture.h"
+#include "kaon/interchange/tensor_files.h"
+#include "kaon/tools/tool.h"
+
+using namespace kaon;
+
+namespace {
+
+void print_tensors(const FileSummary& summary, size_t most) {
+  if (summary.tensors.empty()) return;
+  size_t width = 4;
+  for (size_t i = 0; i < std::min(most, summary.tensors.size()); ++i)
+    width = std::max(width, summary.tensors[i].name.size());
+  width = std::min<size_t>(width, 72);
+  std::map<std::string, std::pair<int64_t, uint64_t>> by_dtype;
+  uint64_t total = 0;
+  for (const TensorSummary& t : summary.tensors) {
+    auto& [count, bytes] = by_dtype[t.dtype];
+    ++count;
+    bytes += t.bytes;
+    total += t.bytes;
+  }
+  fmt::print("tensors: {}, {}\n", summary.tensors.size(), tools::size_text(total));
+  for (const auto& [dtype, sums] : by_dtype) {
+    fmt::print("  of {}: {}, {}\n", dtype, sums.first, tools::size_text(sums.second));
+  }
+  fmt::print("  {:<{}}  {:<10} {:<22} {:>10}\n", "name", width, "dtype", "shape", "bytes");
+  for (size_t i = 0; i < summary.tensors.size(); ++i) {
+    if (i == most) {
+      fmt::print("  ... {} more (--tensors 0 shows all)\n", summary.tensors.size() - most);
+      break;
+    }
+    const TensorSummary& t = summary.tensors[i];
+    fmt::print("  {:<{}}  {:<10} {:<22} {:>10}{}\n", t.name, width, t.dtype, t.shape, t.bytes,
+               t.note.empty() ? "" : "  not supported: " + t.note);
+  }
+}
+
+void print_names(const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  fmt::print("{}: {}\n", what, names.size());
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 20); ++i) fmt::print("  {}\n", names[i]);
+  if (names.size() > 20) fmt::print("  ... {} more\n", names.size() - 20);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Says what is in a file: MXNet's programs and arrays, safetensors, npy, npz, PyTorch's state dicts, ONNX.",
+      "kaon-info");
+  std::string file, plot;
+  std::vector<std::string> shapes;
+  size_t most = 50;
+  app.add_option("file", file, "The file")->required();
+  app.add_option("--tensors", most, "How many tensors to list; 0: all")->capture_default_str();
+  app.add_option("--shape", shapes, "The shape of an input, as data=1,3,224,224: prints a table of the operators");
+  app.add_option("--plot", plot, "Writes a picture of the net: SVG by Graphviz, or Graphviz's text");
+  return tools::run_tool(app, argc, argv, [&] {
+    const FileSummary summary = summarize_file(file);
+    fmt::print("{}: {}, {}\n", file, name_of(summary.kind), tools::size_text(summary.bytes));
+    for (const auto& [key, text] : summary.metadata) fmt::print("  {}: {}\n", key, text);
+    print_names("inputs and parameters", summary.inputs);
+    print_names("outputs", summary.outputs);
+    if (!summary.operators.empty()) {
+      fmt::print("operators: {} kinds\n", summary.operators.size());
+      for (const auto& [name, count] : summary.operators) fmt::print("  {:>5} {}\n", count, name);
+    }
+    print_tensors(summary, most ? most : size_t(-1));
+    for (const std::string& problem : summary.problems) fmt::print("not supported: {}\n", problem);
+    if (shapes.empty() && plot.empty()) return;
+    if (summary.kind != FileKind::mxnet_symbol) throw ValueError("--shape and --plot are for programs (symbol.json)");
+    const Symbol program = Symbol::load(file);
+    Shapes known;
+    for (const std::string& text : shapes) {
+      const auto [name, shape] = tools::parse_shape(text);
+      known[name.empty() ? program.list_inputs().at(0) : name] = shape;
+    }
+    if (!shapes.empty()) fmt::print("{}", print_summary(program, known));
+    if (!plot.empty()) fmt::print("wrote {}\n", plot_network(program, plot, {.shapes = known, .title = file}).string());
+  });
+}
