@@ -24,6 +24,7 @@ set(KAON_OPTIONAL_HEADERS
   gluon/util/array_lists.h  # batches split over devices, gradients clipped together
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
+  interchange/onnx.h  # nets of other tools
   graph/sparse_gradient.h  # sparse arrays, and gradients that are
   ops/sparse/sparse.h
   ops/dlpack.h          # arrays of other libraries in the process
@@ -35,7 +36,7 @@ function(kaon_is_public header result)
   cmake_path(GET header PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
   cmake_path(GET header STEM stem)
-  if(header MATCHES "^((engine|ops|graph|gluon|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
+  if(header MATCHES "^((engine|ops|graph|gluon|interchange|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
      (folder MATCHES "^ops/" AND stem STREQUAL name))
     set(${result} TRUE PARENT_SCOPE)
   else()
