@@ -84,12 +84,7 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
   add_statistics(s.model.graph.nodes, statistics);
   for (const format::Tensor& t : s.model.graph.initializers) {
     if (t.type == format::ElementType::string) {
-      convert::Value v;
-      v.kind = convert::Value::Kind::strings;
-      v.type = t.type;
-      v.strings = t.strings;
-      v.strings_shape = t.shape();
-      s.constants[t.name] = v;
+      s.constants[t.name] = convert::Value::text(t.strings, t.shape());
       continue;
     }
     const NDArray values = t.values();
@@ -161,7 +156,7 @@ Value as_public(const convert::Value& value, const std::vector<NDArray>& compute
       for (const convert::Value& item : value.items) items.push_back(array(item));
       return items;
     }
-    case convert::Value::Kind::strings: throw TypeError("[onnx] an output has strings, which no array has");
+    case convert::Value::Kind::strings: return {value.strings, value.strings_shape};
     case convert::Value::Kind::nothing: break;
   }
   return {};
@@ -186,6 +181,10 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
     if (inputs[i].is_sequence) {
       form.kind = convert::Value::Kind::sequence;
       for (const NDArray& x : inputs[i].sequence) add(x);
+    } else if (inputs[i].is_text) {
+      form.kind = convert::Value::Kind::strings;
+      form.strings = inputs[i].strings;
+      form.strings_shape = inputs[i].strings_shape;
     } else if (inputs[i].is_nothing()) {
       form.kind = convert::Value::Kind::nothing;
     } else {
@@ -258,7 +257,9 @@ gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
     if (!shape.is_known()) {
       throw ShapeError(fmt::format("[onnx] the shape of the input {} is not known: give one for each input", info.name));
     }
-    forms.push_back({.kind = convert::Value::Kind::tensor, .arrays = {{shape, info.dtype}}});
+    InputForm form;
+    form.arrays = {{shape, info.dtype}};
+    forms.push_back(std::move(form));
   }
   convert::Conversion conversion(s.model, s.parameters, s.constants);
   const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);

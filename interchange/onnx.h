@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kaon/engine/api.h"
@@ -27,16 +28,22 @@ struct ValueInfo {
   std::vector<std::string> dim_names;  // by dimension; "" for a number
 };
 
-// A value of a model's input or output: an array, a sequence of arrays, or nothing (an optional without a value).
+// A value of a model's input or output: an array, a sequence of arrays, strings with a shape, or nothing (an optional
+// without a value).
 struct Value {
   Value() = default;
   Value(NDArray array) : array(std::move(array)) {}
   Value(std::vector<NDArray> sequence) : is_sequence(true), sequence(std::move(sequence)) {}
-  bool is_nothing() const { return !is_sequence && !array.defined(); }
+  Value(std::vector<std::string> strings, const Shape& shape)
+      : is_text(true), strings(std::move(strings)), strings_shape(shape) {}
+  bool is_nothing() const { return !is_sequence && !is_text && !array.defined(); }
 
   NDArray array;
   bool is_sequence = false;
   std::vector<NDArray> sequence;
+  bool is_text = false;
+  std::vector<std::string> strings;  // row-major
+  Shape strings_shape;
 };
 
 struct LoadOptions {
@@ -94,6 +101,23 @@ KAON_API Block load(const std::filesystem::path& file, const LoadOptions& option
 // The program for inputs of these shapes: load(file).specialize(shapes). Where the model says every shape, none need be
 // given.
 KAON_API gluon::SymbolBlock load_block(const std::filesystem::path& file, const std::vector<Shape>& shapes = {});
+
+struct SaveOptions {
+  int64_t opset = 17;         // 17 to 24
+  std::vector<Shape> shapes;  // of the inputs; without them those of the latest trace
+  // The first dimension of inputs and outputs is written as this name, of any size: for programs in which no operator
+  // says its number. Empty: the number.
+  std::string batch_name;
+};
+
+// Writes a hybridized block that has been called, as it predicts. Blocks until its parameters are computed. Throws
+// StateError before a first hybridized call, ValueError for an operator that is not written and for another opset,
+// IoError. A crash leaves an old file as it was.
+KAON_API void save(const gluon::Block& block, const std::filesystem::path& file, const SaveOptions& options = {});
+// The same of a program, given its inputs and the values of its other variables.
+KAON_API void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
+                   const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& file,
+                   const SaveOptions& options = {});
 
 }  // namespace onnx
 }  // namespace kaon

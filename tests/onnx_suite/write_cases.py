@@ -82,7 +82,8 @@ def main():
         cases = load_model_tests(kind=group)
         if group == "simple":  # those of the files, and those that the package makes
             from onnx.backend.test.case.model import collect_testcases
-            cases = [c for c in collect_testcases() if c.kind == "simple"] + cases
+            names = {c.name for c in cases}
+            cases += [c for c in collect_testcases() if c.kind == "simple" and c.name not in names]
         for case in cases:
             try:
                 write_case(case, os.path.join(root, group, case.name))

@@ -106,6 +106,7 @@ std::unique_ptr<Program> Conversion::convert(const std::vector<InputForm>& forms
       return Value::of(s, info.type == ElementType::undefined ? format::element_type_of(meta.dtype) : info.type);
     };
     Value& value = scope.values[info.name];
+    if (form.kind == Value::Kind::strings) value = Value::text(form.strings, form.strings_shape);
     if (form.kind == Value::Kind::tensor) value = variable(info.name, form.arrays[0]);
     if (form.kind != Value::Kind::sequence) continue;
     std::vector<Value> items;
@@ -230,7 +231,9 @@ std::vector<Value> Conversion::call_function(const Function& function, const Nod
 }
 
 void Conversion::add_initializers(const Graph& graph, Scope& scope) {
-  for (const format::Tensor& t : graph.initializers) scope.values[t.name] = Value::constant(t.values(), t.type);
+  for (const format::Tensor& t : graph.initializers) {
+    scope.values[t.name] = t.type == ElementType::string ? Value::text(t.strings, t.shape()) : Value::constant(t.values(), t.type);
+  }
   for (const format::SparseTensor& t : graph.sparse_initializers) {
     scope.values[t.values.name] = Value::constant(format::dense(t), t.values.type);
   }

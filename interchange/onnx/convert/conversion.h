@@ -24,6 +24,8 @@ struct Scope {
 struct InputForm {
   Value::Kind kind = Value::Kind::tensor;
   std::vector<TensorMeta> arrays;
+  std::vector<std::string> strings;  // the program holds for these
+  Shape strings_shape;
   friend bool operator==(const InputForm&, const InputForm&) = default;
 };
 
@@ -43,6 +45,8 @@ class Conversion {
   std::vector<Value> host(const std::vector<Value>& inputs, HostFunction function);
   // The outputs of a graph inside `outer`, whose inputs are these.
   std::vector<Value> convert_graph(const format::Graph& graph, const Scope& outer, const std::vector<Value>& inputs);
+  const std::vector<Symbol>& inputs() const { return program_->inputs; }
+  const std::vector<Symbol>& parameters() const { return program_->parameter_variables; }
   const Scope& scope() const { return *scope_; }  // around the node that is converted
   int64_t opset(const std::string& domain) const;
 

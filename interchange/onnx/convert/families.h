@@ -28,5 +28,7 @@ std::span<const Row> control_rows();
 std::span<const Row> sequence_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> random_rows();
+std::span<const Row> text_rows();
+std::span<const Row> gradient_rows();
 
 }  // namespace kaon::onnx::convert

@@ -49,6 +49,15 @@ Value Value::of(Symbol symbol) {
   return v;
 }
 
+Value Value::text(std::vector<std::string> strings, const Shape& shape) {
+  Value v;
+  v.kind = Kind::strings;
+  v.type = ElementType::string;
+  v.strings = std::move(strings);
+  v.strings_shape = shape;
+  return v;
+}
+
 Value Value::sequence(std::vector<Value> items, ElementType type) {
   Value v;
   v.kind = Kind::sequence;

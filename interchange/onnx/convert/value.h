@@ -32,6 +32,7 @@ struct Value {
   static Value constant(const NDArray& values) { return constant(values, format::element_type_of(values.dtype())); }
   static Value of(Symbol symbol, ElementType type);
   static Value of(Symbol symbol);
+  static Value text(std::vector<std::string> strings, const Shape& shape);
   static Value sequence(std::vector<Value> items, ElementType type);
 };
 

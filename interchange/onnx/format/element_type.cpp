@@ -108,7 +108,8 @@ uint8_t encode_float(const SmallFloat& f, float value, bool saturate) {
   if (std::isnan(value)) {
     if (f.specials == Specials::fnuz) return uint8_t(sign_bit);
     if (f.specials == Specials::none) return uint8_t(sign | top);
-    return uint8_t(sign | (sign_bit - 1));  // quiet, the sign kept
+    if (f.specials == Specials::one_nan) return uint8_t(sign | (sign_bit - 1));
+    return uint8_t(sign | (top + 1) | (1u << (f.mantissa - 1)));  // quiet
   }
   const double magnitude = std::fabs(double(value));
   // Codes of finite magnitudes ascend: the last one that is not larger.
@@ -183,7 +184,24 @@ float decode(ElementType type, uint8_t code) {
   return f ? decode_float(*f, code) : float(code);
 }
 
-uint8_t encode(ElementType type, float value, bool saturate) {
+namespace {
+
+// The power of two of a magnitude: the next one upwards or downwards, or the nearest, halves upwards.
+uint8_t encode_exponent(float value, bool saturate, Rounding rounding) {
+  if (std::isnan(value)) return 255;
+  const uint32_t raw = std::bit_cast<uint32_t>(std::fabs(value));
+  if (raw >= 0x7f800000) return saturate ? 254 : 255;
+  uint32_t exponent = raw >> 23;
+  const uint32_t fraction = raw & 0x7fffff;
+  const bool rises = rounding == Rounding::up ? fraction > 0 && (exponent > 0 || fraction > 0x400000)
+                                              : rounding == Rounding::nearest && fraction >= 0x400000;
+  if (rises) ++exponent;
+  return uint8_t(std::min<uint32_t>(exponent, saturate ? 254 : 255));
+}
+
+}  // namespace
+
+uint8_t encode(ElementType type, float value, bool saturate, Rounding rounding) {
   const int bits = bits_of(type);
   if (type == E::uint4 || type == E::int4 || type == E::uint2 || type == E::int2) {
     if (std::isnan(value)) return 0;
@@ -192,17 +210,7 @@ uint8_t encode(ElementType type, float value, bool saturate) {
     if (saturate) value = std::clamp(std::nearbyint(value), low, high);
     return uint8_t(int64_t(value) & ((1 << bits) - 1));
   }
-  if (type == E::float8e8m0) {
-    if (std::isnan(value)) return 255;
-    const float magnitude = std::fabs(value);
-    if (magnitude == 0) return 0;
-    if (std::isinf(magnitude)) return saturate ? 254 : 255;
-    const uint32_t raw = std::bit_cast<uint32_t>(magnitude);
-    uint32_t exponent = raw >> 23;
-    const uint32_t fraction = raw & 0x7fffff;
-    if (fraction > 0x400000 || (fraction == 0x400000 && exponent > 0)) ++exponent;  // halves upwards
-    return uint8_t(std::min<uint32_t>(exponent, saturate ? 254 : 255));
-  }
+  if (type == E::float8e8m0) return encode_exponent(value, saturate, rounding);
   const auto f = small_float(type);
   return f ? encode_float(*f, value, saturate) : uint8_t(value);
 }

@@ -1,5 +1,5 @@
 // Element by element: functions of one number, arithmetic, comparisons, logic and bits.
-#include <functional>
+#include <limits>
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
@@ -39,8 +39,15 @@ void power(Call& c) {
   c.set(cast(sym.broadcast_power(cast(c.x(0), wide), cast(b, wide)), dtype));
 }
 
+// The remainder, with the sign of the divisor, or of x for fmod; of floats by 0 it is NaN, and 0 has a sign too.
 void mod(Call& c) {
-  c.set(c.integer("fmod", 0) != 0 ? sym.fmod(c.x(0), c.x(1)) : sym.broadcast_mod(c.x(0), c.x(1)));
+  const Symbol &x = c.x(0), &y = c.x(1);
+  if (c.integer("fmod", 0) != 0) return c.set(sym.fmod(x, y));
+  if (!is_floating(c.dtype())) return c.set(sym.broadcast_mod(x, y));
+  const Symbol r = sym.fmod(x, y);
+  const Symbol signs_differ = sym.broadcast_not_equal(sym.sign(r), sym.sign(y)) * (r != 0);
+  const Symbol moved = sym.broadcast_where(signs_differ, sym.broadcast_add(r, y), r);
+  c.set(sym.broadcast_where(r == 0, sym.copysign(r, y), moved));
 }
 
 void mean(Call& c) {
@@ -87,19 +94,17 @@ void where(Call& c) {
   c.set(Value::of(sym.broadcast_where(c.x(0), c.x(1), c.x(2)), c.type(1)));
 }
 
-template <Symbol (*F)(const Symbol&)>
-void unary(Call& c) {
-  c.set(F(c.x()));
-}
-
-// Functions of integers where Kaon's take floats: the integer itself.
-void rounded(Call& c) {
-  c.set(sym.around(c.x()));
-}
 
 constexpr Pair add = [](const Symbol& a, const Symbol& b) { return sym.broadcast_add(a, b); };
 constexpr Pair maximum = [](const Symbol& a, const Symbol& b) { return sym.broadcast_maximum(a, b); };
 constexpr Pair minimum = [](const Symbol& a, const Symbol& b) { return sym.broadcast_minimum(a, b); };
+
+void equal(Call& c) {
+  if (c.input(0).kind != Value::Kind::strings) return c.set(sym._npi_equal(c.x(0), second(c)));
+  Shape shape;
+  const std::vector<uint8_t> same = equal_strings(c.input(0), c.input(1), shape);
+  c.set(Value::constant(NDArray::from(same.data(), same.size(), shape, DType::boolean)));
+}
 
 // Results of logic are bool, whatever the operands are.
 Symbol as_bool(const Symbol& x) { return cast(x, DType::boolean); }
@@ -110,7 +115,7 @@ constexpr Row rows[] = {
     {"Sign", [](Call& c) { c.set(sym.sign(c.x())); }},
     {"Ceil", [](Call& c) { c.set(sym.ceil(c.x())); }},
     {"Floor", [](Call& c) { c.set(sym.floor(c.x())); }},
-    {"Round", rounded},
+    {"Round", [](Call& c) { c.set(sym.around(c.x())); }},
     {"Exp", [](Call& c) { c.set(sym.exp(c.x())); }},
     {"Log", [](Call& c) { c.set(sym.log(c.x())); }},
     {"Sqrt", [](Call& c) { c.set(sym.sqrt(c.x())); }},
@@ -144,7 +149,7 @@ constexpr Row rows[] = {
     {"And", binary<+[](const Symbol& a, const Symbol& b) { return as_bool(sym.broadcast_logical_and(a, b)); }>},
     {"Or", binary<+[](const Symbol& a, const Symbol& b) { return as_bool(sym.broadcast_logical_or(a, b)); }>},
     {"Xor", binary<+[](const Symbol& a, const Symbol& b) { return as_bool(sym.broadcast_logical_xor(a, b)); }>},
-    {"Equal", binary<+[](const Symbol& a, const Symbol& b) { return sym._npi_equal(a, b); }>},
+    {"Equal", equal},
     {"Greater", binary<+[](const Symbol& a, const Symbol& b) { return sym._npi_greater(a, b); }>},
     {"GreaterOrEqual", binary<+[](const Symbol& a, const Symbol& b) { return sym._npi_greater_equal(a, b); }>},
     {"Less", binary<+[](const Symbol& a, const Symbol& b) { return sym._npi_less(a, b); }>},

@@ -38,6 +38,9 @@ Symbol per_channel(const Symbol& x, int rank, int axis = 1);
 // What `fn` makes of x in float32, in x's dtype again, where it is of 16 bits or an integer; else what it makes of x.
 Symbol in_float32(const Symbol& x, const std::function<Symbol(const Symbol&)>& fn);
 
+// Which of two tensors of strings are equal, broadcast to `shape`.
+std::vector<uint8_t> equal_strings(const Value& a, const Value& b, Shape& shape);
+
 // The axes of an attribute (before version `moved`) or of input `i`, normalised; none given: empty.
 std::vector<int64_t> axes_of(const Call& c, int i, int rank, int moved);
 

@@ -1,4 +1,6 @@
 // Products of matrices.
+#include <algorithm>
+
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
 
@@ -68,7 +70,13 @@ void einsum(Call& c) {
   Symbol y = sym.einsum(equation, std::span<const Symbol>(arrays));
   // a result without axes has the shape (1,) in Kaon
   const size_t arrow = equation.find("->");
-  if (arrow != std::string::npos && arrow + 2 == equation.size()) y = reshaped(y, Shape());
+  bool is_scalar = arrow != std::string::npos && arrow + 2 == equation.size();
+  if (arrow == std::string::npos) {  // the letters that occur once
+    is_scalar = equation.find('.') == std::string::npos && std::ranges::none_of(equation, [&](char ch) {
+                  return ch != ',' && std::ranges::count(equation, ch) == 1;
+                });
+  }
+  if (is_scalar) y = reshaped(y, Shape());
   c.set(y);
 }
 

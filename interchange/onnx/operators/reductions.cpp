@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kaon/interchange/onnx/convert/families.h"
@@ -36,6 +38,19 @@ void reduce(Call& c) {
   c.set(reshaped(F(c.x(), as_shape(axes)), result));
 }
 
+double highest_of(DType dtype) {
+  if (is_floating(dtype)) return std::numeric_limits<double>::infinity();
+  if (dtype == DType::boolean) return 1;
+  const int bits = int(8 * size_of(dtype)) - (ops::is_unsigned(dtype) ? 0 : 1);
+  return std::ldexp(1.0, bits) - (bits > 53 ? 1024 : 1);  // the last one that float64 holds
+}
+
+double lowest_of(DType dtype) {
+  if (is_floating(dtype)) return -std::numeric_limits<double>::infinity();
+  if (dtype == DType::boolean || ops::is_unsigned(dtype)) return 0;
+  return -std::ldexp(1.0, int(8 * size_of(dtype)) - 1);
+}
+
 // max and min of nothing are their neutral elements.
 template <bool Largest>
 Symbol extreme(const Symbol& x, const Shape& axes) {
@@ -45,8 +60,7 @@ Symbol extreme(const Symbol& x, const Shape& axes) {
     for (int i = 0; i < rank_of(x); ++i) {
       if (std::find(axes.begin(), axes.end(), i) == axes.end()) rest.push_back(shape_of(x)[i]);
     }
-    const double infinity = std::numeric_limits<double>::infinity();
-    return full(rest, Largest ? -infinity : infinity, dtype);
+    return full(rest, Largest ? lowest_of(dtype) : highest_of(dtype), dtype);
   }
   if (Largest) return sym._np_max(x, {.axis = axes});
   return sym._np_min(x, {.axis = axes});

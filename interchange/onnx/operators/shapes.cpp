@@ -41,14 +41,7 @@ void constant_node(Call& c) {
   switch (a->type) {
     case Attribute::Type::tensor: {
       const format::Tensor& t = a->tensors.at(0);
-      if (t.type == ElementType::string) {
-        Value v;
-        v.kind = Value::Kind::strings;
-        v.type = t.type;
-        v.strings = t.strings;
-        v.strings_shape = t.shape();
-        return c.set(v);
-      }
+      if (t.type == ElementType::string) return c.set(Value::text(t.strings, t.shape()));
       return c.set(Value::constant(t.values(), t.type));
     }
     case Attribute::Type::integer: return c.set(scalar_value(a->i));
@@ -56,15 +49,8 @@ void constant_node(Call& c) {
     case Attribute::Type::float32: return c.set(Value::constant(NDArray::from(&a->f, 1, Shape())));
     case Attribute::Type::floats:
       return c.set(Value::constant(NDArray::from(a->floats.data(), a->floats.size(), Shape(int64_t(a->floats.size())))));
-    case Attribute::Type::string:
-    case Attribute::Type::strings: {
-      Value v;
-      v.kind = Value::Kind::strings;
-      v.type = ElementType::string;
-      v.strings = a->type == Attribute::Type::string ? std::vector{a->s} : a->strings;
-      if (a->type == Attribute::Type::strings) v.strings_shape = Shape(int64_t(v.strings.size()));
-      return c.set(v);
-    }
+    case Attribute::Type::string: return c.set(Value::text({a->s}, Shape()));
+    case Attribute::Type::strings: return c.set(Value::text(a->strings, Shape(int64_t(a->strings.size()))));
     default: c.fail_supported("the attribute " + a->name);
   }
 }

@@ -28,11 +28,19 @@ Value decoded(Call& c, const Value& x) {
   return y;
 }
 
+bool is_small_integer(ElementType type) {
+  return type == ElementType::uint4 || type == ElementType::int4 || type == ElementType::uint2 || type == ElementType::int2;
+}
+
 Value encoded(Call& c, const Value& x, ElementType type, bool saturate) {
   const Shape shape = x.shape();
-  Value y = c.conversion().host({x}, [type, saturate, shape](const std::vector<NDArray>& in) {
+  const std::string mode = c.text("round_mode", "up");
+  const format::Rounding rounding = mode == "down"      ? format::Rounding::down
+                                    : mode == "nearest" ? format::Rounding::nearest
+                                                        : format::Rounding::up;
+  Value y = c.conversion().host({x}, [type, saturate, shape, rounding](const std::vector<NDArray>& in) {
     std::vector<uint8_t> codes;
-    for (float v : in[0].asvector<float>()) codes.push_back(format::encode(type, v, saturate));
+    for (float v : in[0].asvector<float>()) codes.push_back(format::encode(type, v, saturate, rounding));
     return std::vector{NDArray::from(codes.data(), codes.size(), shape, DType::uint8)};
   })[0];
   y.type = type;
@@ -53,7 +61,7 @@ Value converted(Call& c, const Value& x, ElementType type, bool saturate) {
   if (!dtype) c.fail_supported(fmt::format("a conversion to {}", format::name_of(type)));
   const Value numbers = decoded(c, x);
   if (!is_coded(type)) return Value::of(cast(numbers.symbol, *dtype), type);
-  return encoded(c, numbers, type, saturate);
+  return encoded(c, numbers, type, saturate && !is_small_integer(type));  // integers wrap
 }
 
 namespace {

@@ -9,6 +9,7 @@ namespace kaon::onnx::convert {
 Value decoded(Call& c, const Value& x);
 // The codes of numbers.
 Value encoded(Call& c, const Value& x, ElementType type, bool saturate);
+bool is_small_integer(ElementType type);  // of 4 or 2 bits
 // What Cast makes of a value.
 Value converted(Call& c, const Value& x, ElementType type, bool saturate = true);
 
