@@ -103,11 +103,11 @@ KAON_API Block load(const std::filesystem::path& file, const LoadOptions& option
 KAON_API gluon::SymbolBlock load_block(const std::filesystem::path& file, const std::vector<Shape>& shapes = {});
 
 struct SaveOptions {
-  int64_t opset = 17;         // 17 to 24
-  std::vector<Shape> shapes;  // of the inputs; without them those of the latest trace
+  int64_t opset = 17;           // 17 to 24
+  std::vector<Shape> shapes{};  // of the inputs; without them those of the latest trace
   // The first dimension of inputs and outputs is written as this name, of any size: for programs in which no operator
   // says its number. Empty: the number.
-  std::string batch_name;
+  std::string_view batch_name{};
 };
 
 // Writes a hybridized block that has been called, as it predicts. Blocks until its parameters are computed. Throws

@@ -52,13 +52,13 @@ void write_file(const std::filesystem::path& path, const std::string& data) {
   if (::close(file) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) fail("cannot be written");
 }
 
-format::ValueInfo info_of(const std::string& name, const TensorMeta& meta, const std::string& batch) {
+format::ValueInfo info_of(const std::string& name, const TensorMeta& meta, std::string_view batch) {
   format::ValueInfo info;
   info.name = name;
   info.type = format::element_type_of(meta.dtype);
   info.has_shape = true;
   for (int i = 0; i < meta.shape.ndim(); ++i) {
-    if (i == 0 && !batch.empty()) info.dims.push_back({-1, batch});
+    if (i == 0 && !batch.empty()) info.dims.push_back({-1, std::string(batch)});
     else info.dims.push_back({meta.shape[i], ""});
   }
   return info;

@@ -171,6 +171,8 @@ def export(name, folder, dynamo):
         for i, v in enumerate(values):
             with open(os.path.join(folder, "test_data_set_0", f"{kind}_{i}.pb"), "wb") as f:
                 f.write(numpy_helper.from_array(np.ascontiguousarray(v.numpy())).SerializeToString())
+    # an error counts beside the largest output: PyTorch's own results have such errors beside those in float64
+    return 1e-4 * max(v.abs().max().item() for v in outputs if v.is_floating_point())
 
 
 def main():
@@ -180,12 +182,12 @@ def main():
     for name in wanted:
         dynamo = name.endswith("_dynamo")
         try:
-            export(name.removesuffix("_dynamo"), os.path.join(root, "exports", name), dynamo)
+            scale = export(name.removesuffix("_dynamo"), os.path.join(root, "exports", name), dynamo)
         except Exception as e:  # what PyTorch itself cannot export
             print(f"{name}: not exported: {str(e).splitlines()[0] if str(e) else type(e).__name__}", flush=True)
             continue
         print(name, flush=True)
-        lines.append(f"exports/{name} 1e-4 1e-5\n")
+        lines.append(f"exports/{name} 0 {scale}\n")
         with open(os.path.join(root, "tolerances.txt"), "w") as f:
             f.writelines(lines)
 

@@ -171,7 +171,23 @@ void one_hot(Emit& e) {
   e.set(e.node("OneHot", {e.cast(e.in(), DType::int64), e.number(double(op.depth), DType::int64), values}, {integer("axis", -1)}));
 }
 
+// Steps that a sequence does not have are `value`.
+void sequence_mask(Emit& e) {
+  const auto& op = e.op<op::SequenceMask>();
+  if (!op.use_sequence_length) return e.set(e.node("Identity", {e.in()}));
+  const int rank = e.shape().ndim();
+  std::vector<float> steps;
+  for (int64_t i = 0; i < e.shape()[op.axis]; ++i) steps.push_back(float(i));
+  Shape along = Shape::filled(rank, 1), batch = along;
+  along[op.axis] = e.shape()[op.axis];
+  batch[1 - op.axis] = e.shape()[1 - op.axis];
+  const std::string step = e.builder().initializer(NDArray::from(steps.data(), steps.size(), along), "steps");
+  const std::string length = e.reshape(e.cast(e.in(1), DType::float32), batch);
+  e.set(e.node("Where", {e.node("Less", {step, length}), e.in(), e.number(op.value)}));
+}
+
 const WriterRow rows[] = {
+    {&op::SequenceMask::def, sequence_mask},
     {&op::Reshape::def, reshape},
     {&op::ReshapeTo::def, reshaped},
     {&op::ReshapeLike::def, reshaped},
