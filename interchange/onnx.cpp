@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/autograd.h"
@@ -43,12 +44,31 @@ void add_statistics(const std::vector<format::Node>& nodes, std::set<std::string
   }
 }
 
+// Initializers that only ever are the second factor of a product of matrices. Layers of Kaon's have them transposed,
+// so that they are kept that way: a plan would transpose them in each call.
+void add_weights(const std::vector<format::Node>& nodes, std::set<std::string>& weights,
+                 std::set<std::string>& others) {
+  for (const format::Node& n : nodes) {
+    const auto* turns = n.find("transB");
+    const bool is_product =
+        n.domain.empty() && (n.op_type == "MatMul" || (n.op_type == "Gemm" && (!turns || turns->i == 0)));
+    for (size_t i = 0; i < n.inputs.size(); ++i) (is_product && i == 1 ? weights : others).insert(n.inputs[i]);
+    for (const auto& a : n.attributes) {
+      for (const auto& g : a.graphs) {
+        std::set<std::string> inside;  // values there are looked up by name
+        add_weights(g->nodes, inside, others);
+        others.merge(inside);
+      }
+    }
+  }
+}
+
 void count_operators(const std::vector<format::Node>& nodes, const format::Model& model, Summary& summary) {
   for (const format::Node& n : nodes) {
     const std::string name = (n.domain.empty() ? "" : n.domain + ".") + n.op_type;
-    const bool is_function = std::any_of(model.functions.begin(), model.functions.end(), [&](const format::Function& f) {
-      return f.name == n.op_type && f.domain == n.domain;
-    });
+    const bool is_function =
+        std::any_of(model.functions.begin(), model.functions.end(),
+                    [&](const format::Function& f) { return f.name == n.op_type && f.domain == n.domain; });
     const auto opset = model.opsets.find(n.domain);
     const int64_t version = opset == model.opsets.end() ? 1 : opset->second;
     if (++summary.operators[name] == 1 && !is_function && !convert::find_converter(n.domain, n.op_type, version)) {
@@ -69,6 +89,7 @@ struct Block::State {
   std::vector<format::ValueInfo> inputs;
   std::unordered_map<std::string, gluon::Parameter> parameters;
   std::unordered_map<std::string, convert::Value> constants;
+  std::unordered_set<std::string> turned;
   struct Entry {
     std::vector<InputForm> forms;
     std::shared_ptr<const Program> program;
@@ -82,6 +103,8 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
   s.model = format::read_model(file);
   std::set<std::string> statistics;
   add_statistics(s.model.graph.nodes, statistics);
+  std::set<std::string> weights, others;
+  add_weights(s.model.graph.nodes, weights, others);
   for (const format::Tensor& t : s.model.graph.initializers) {
     if (t.type == format::ElementType::string) {
       s.constants[t.name] = convert::Value::text(t.strings, t.shape());
@@ -94,8 +117,11 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
       s.constants[t.name] = convert::Value::constant(values, t.type);
       continue;
     }
-    const gluon::Parameter p(t.name, values.shape(), {.dtype = *dtype, .differentiable = !statistics.contains(t.name)});
-    p.set_data(values);
+    const bool is_turned = values.ndim() == 2 && weights.contains(t.name) && !others.contains(t.name);
+    const NDArray own = is_turned ? nd.transpose(values) : values;
+    const gluon::Parameter p(t.name, own.shape(), {.dtype = *dtype, .differentiable = !statistics.contains(t.name)});
+    p.set_data(own);
+    if (is_turned) s.turned.insert(t.name);
     share_param(t.name, p);
     s.parameters.emplace(t.name, p);
   }
@@ -134,15 +160,19 @@ namespace {
 void check_input(const format::ValueInfo& info, const NDArray& x) {
   const auto dtype = format::dtype_of(info.type);
   if (dtype && x.dtype() != *dtype) {
-    throw TypeError(fmt::format("[onnx] the input {} has dtype {}, got {}", info.name, kaon::name_of(*dtype), kaon::name_of(x.dtype())));
+    throw TypeError(fmt::format("[onnx] the input {} has dtype {}, got {}", info.name, kaon::name_of(*dtype),
+                                kaon::name_of(x.dtype())));
   }
   if (!info.has_shape || info.kind != format::ValueInfo::Kind::tensor) return;
   bool fits = int(info.dims.size()) == x.ndim();
-  for (int i = 0; fits && i < x.ndim(); ++i) fits = info.dims[size_t(i)].value < 0 || info.dims[size_t(i)].value == x.shape()[i];
+  for (int i = 0; fits && i < x.ndim(); ++i)
+    fits = info.dims[size_t(i)].value < 0 || info.dims[size_t(i)].value == x.shape()[i];
   if (fits) return;
   std::string expected;
   for (const auto& d : info.dims) {
-    expected += (expected.empty() ? "" : ", ") + (d.value >= 0 ? std::to_string(d.value) : d.name.empty() ? "?" : d.name);
+    expected += (expected.empty() ? "" : ", ") + (d.value >= 0     ? std::to_string(d.value)
+                                                  : d.name.empty() ? "?"
+                                                                   : d.name);
   }
   throw ShapeError(fmt::format("[onnx] the input {} has shape ({}), got {}", info.name, expected, x.shape().str()));
 }
@@ -204,7 +234,7 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
     std::rotate(s.programs.begin(), s.programs.begin() + ptrdiff_t(i), s.programs.begin() + ptrdiff_t(i) + 1);
   }
   if (!program) {
-    convert::Conversion conversion(s.model, s.parameters, s.constants);
+    convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
     program = conversion.convert(forms, &arrays);
     program->prepare(arrays, values);
     s.programs.insert(s.programs.begin(), {forms, program});
@@ -244,7 +274,8 @@ std::vector<NDArray> Block::forward(const std::vector<NDArray>& inputs, std::sou
 
 NDArray Block::operator()(const NDArray& x, std::source_location site) const {
   const std::vector<NDArray> all = forward({x}, site);
-  if (all.size() != 1) throw ValueError(fmt::format("[onnx] the model has {} outputs: forward({{x}}) gives all", all.size()));
+  if (all.size() != 1)
+    throw ValueError(fmt::format("[onnx] the model has {} outputs: forward({{x}}) gives all", all.size()));
   return all[0];
 }
 
@@ -255,13 +286,14 @@ gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
     const ValueInfo info = as_public(s.inputs[i]);
     const Shape shape = i < shapes.size() ? shapes[i] : info.has_shape ? info.shape : Shape::unknown();
     if (!shape.is_known()) {
-      throw ShapeError(fmt::format("[onnx] the shape of the input {} is not known: give one for each input", info.name));
+      throw ShapeError(
+          fmt::format("[onnx] the shape of the input {} is not known: give one for each input", info.name));
     }
     InputForm form;
     form.arrays = {{shape, info.dtype}};
     forms.push_back(std::move(form));
   }
-  convert::Conversion conversion(s.model, s.parameters, s.constants);
+  convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
   const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);
   if (!program->block) throw ValueError("[onnx] the model's outputs are constants: there is nothing to run");
   return *program->block;

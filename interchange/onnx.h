@@ -64,9 +64,9 @@ struct Summary {
 
 // A model as a block. It is converted at the first call with inputs of certain shapes and dtypes, and kept for the next
 // ones: every shape is known then, so that arithmetic on shapes costs nothing later and dimensions by name just work.
-// Hybridized, as it is from the start, a call is one submission. What it computes may depend on the values of inputs, as
-// where one is a shape or a condition: these values are read, which blocks, and other values are converted anew.
-// An operator that is not supported throws ValueError at the call, with the node's name. A handle; thread safety: calls
+// Hybridized, as it is from the start, a call is one submission. What it computes may depend on the values of inputs,
+// as where one is a shape or a condition: these values are read, which blocks, and other values are converted anew. An
+// operator that is not supported throws ValueError at the call, with the node's name. A handle; thread safety: calls
 // from one thread at a time; several blocks may share their parameters.
 class Block : public gluon::Block {
  public:
@@ -85,9 +85,9 @@ class Block : public gluon::Block {
   // The same for models with sequences and optionals.
   std::vector<Value> run(const std::vector<Value>& inputs,
                          std::source_location site = std::source_location::current()) const;
-  // The program for inputs of these shapes, in the order of inputs(), of the dtypes that the model says: a block like any
-  // other, printed, exported and put into nets, which shares this one's parameters. Throws as forward() does, TraceError
-  // where the program depends on values.
+  // The program for inputs of these shapes, in the order of inputs(), of the dtypes that the model says: a block like
+  // any other, printed, exported and put into nets, which shares this one's parameters. Throws as forward() does,
+  // TraceError where the program depends on values.
   gluon::SymbolBlock specialize(const std::vector<Shape>& shapes) const;
 
  private:
@@ -95,8 +95,8 @@ class Block : public gluon::Block {
   std::shared_ptr<State> state_;
 };
 
-// The model of a file; its external data lie in the file's folder. Throws IoError naming file and offset for a file that
-// is no model, or is damaged. Does not convert yet.
+// The model of a file; its external data lie in the file's folder. Throws IoError naming file and offset for a file
+// that is no model, or is damaged. Does not convert yet.
 KAON_API Block load(const std::filesystem::path& file, const LoadOptions& options = {});
 // The program for inputs of these shapes: load(file).specialize(shapes). Where the model says every shape, none need be
 // given.

@@ -66,15 +66,18 @@ format::ValueInfo info_of(const std::string& name, const TensorMeta& meta, std::
 
 bool is_fixed(const SymbolNode& node, const std::unordered_map<const SymbolNode*, bool>& fixed) {
   if (node.is_variable()) return node.constant.defined();
-  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](const SymbolEntry& i) { return fixed.at(i.node.get()); });
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](const SymbolEntry& i) { return fixed.at(i.node.get()); });
 }
 
 }  // namespace
 
 void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
-          const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& path, const SaveOptions& options) {
+          const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& path,
+          const SaveOptions& options) {
   if (options.opset < kFirstOpset || options.opset > kLastOpset) {
-    throw ValueError(fmt::format("[onnx] opset {} is not written: {} to {} are", options.opset, kFirstOpset, kLastOpset));
+    throw ValueError(
+        fmt::format("[onnx] opset {} is not written: {} to {} are", options.opset, kFirstOpset, kLastOpset));
   }
   autograd::ModeScope mode(false, false);
   // The program again, on variables whose shapes are known: so are all others then.
@@ -104,12 +107,14 @@ void save(const Symbol& program, const std::vector<std::pair<std::string, Tensor
     }
     if (fixed[node]) {  // such as a range: its values
       for (int i = 0; i < node->visible_outputs(); ++i) {
-        names[node].push_back(builder.initializer(evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
+        names[node].push_back(builder.initializer(
+            evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
       }
       continue;
     }
     const exporting::Writer write = exporting::find_writer(*node->op);
-    if (!write) throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written", node->name, node->op->name()));
+    if (!write)
+      throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written", node->name, node->op->name()));
     std::vector<std::string> read;
     for (const SymbolEntry& input : node->inputs) read.push_back(names.at(input.node.get()).at(input.output));
     Emit emit(*node, builder, std::move(read));
@@ -136,7 +141,8 @@ void save(const Symbol& program, const std::vector<std::pair<std::string, Tensor
   model.graph = std::move(builder.graph());
   model.graph.name = "kaon";
   const std::string data = format::write_model(model);
-  if (data.size() > size_t(INT32_MAX)) throw ValueError(fmt::format("[onnx] a model of {} bytes does not fit a file of protobuf, 2 GiB", data.size()));
+  if (data.size() > size_t(INT32_MAX))
+    throw ValueError(fmt::format("[onnx] a model of {} bytes does not fit a file of protobuf, 2 GiB", data.size()));
   write_file(path, data);
 }
 
@@ -154,7 +160,8 @@ void save(const gluon::Block& block, const std::filesystem::path& path, const Sa
     const std::string& name = trace.graph->input_names()[i];
     TensorMeta meta = metas.contains(name) ? metas[name] : TensorMeta();
     if (i < options.shapes.size()) meta.shape = options.shapes[i];
-    if (!meta.shape.is_known()) throw ShapeError(fmt::format("[onnx] the shape of {} is not known: give SaveOptions::shapes", name));
+    if (!meta.shape.is_known())
+      throw ShapeError(fmt::format("[onnx] the shape of {} is not known: give SaveOptions::shapes", name));
     inputs.emplace_back(name, meta);
   }
   save(program, inputs, values, path, options);

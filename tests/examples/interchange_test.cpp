@@ -17,7 +17,7 @@ TEST_CASE("interchange page: a net is written as ONNX and read back") {
     gluon::nn::Dense net(4);
     net.initialize();
     net.hybridize();
-    net(x);  // hybridized, called once
+    net(x);                                        // hybridized, called once
     onnx::save(net, "model.onnx", {.opset = 17});  // 17 to 24
   }
   onnx::Block net = onnx::load("model.onnx");

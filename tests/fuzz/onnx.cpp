@@ -1,5 +1,5 @@
-// Fuzz target: ONNX models. Any bytes give a model or an IoError, and so do its tensors. What was read can be written, and
-// read again it is the same.
+// Fuzz target: ONNX models. Any bytes give a model or an IoError, and so do its tensors. What was read can be written,
+// and read again it is the same.
 #include <string>
 
 #include "kaon/interchange/onnx/format/model.h"

@@ -1,6 +1,6 @@
-// onnx_suite FOLDER [FILTER]: runs ONNX's backend test cases that write_cases.py has written, and prints a line for each:
-// "pass GROUP/NAME", or "FAIL GROUP/NAME reason". A case passes when every data set's outputs are the expected ones
-// within the suite's tolerances, operator by operator and hybridized, twice. Exit status: 0 when all pass.
+// onnx_suite FOLDER [FILTER]: runs ONNX's backend test cases that write_cases.py has written, and prints a line for
+// each: "pass GROUP/NAME", or "FAIL GROUP/NAME reason". A case passes when every data set's outputs are the expected
+// ones within the suite's tolerances, operator by operator and hybridized, twice. Exit status: 0 when all pass.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -26,7 +26,8 @@ struct Tolerance {
 // As numpy.testing.assert_allclose: |a - b| <= atol + rtol |b|, NaN equal to NaN.
 void compare(const NDArray& got, const onnx::format::Tensor& expected, Tolerance t, const std::string& what) {
   const NDArray want = expected.values();
-  if (got.shape() != want.shape()) throw ValueError(fmt::format("{}: shape {}, expected {}", what, got.shape().str(), want.shape().str()));
+  if (got.shape() != want.shape())
+    throw ValueError(fmt::format("{}: shape {}, expected {}", what, got.shape().str(), want.shape().str()));
   if (got.dtype() != want.dtype()) {
     throw ValueError(fmt::format("{}: dtype {}, expected {}", what, name_of(got.dtype()), name_of(want.dtype())));
   }
@@ -80,7 +81,8 @@ void compare(const onnx::Value& got, const onnx::format::DataValue& want, Tolera
   if (!got.is_sequence || got.sequence.size() != want.tensors.size()) {
     throw ValueError(fmt::format("{}: expected a sequence of {}", what, want.tensors.size()));
   }
-  for (size_t i = 0; i < want.tensors.size(); ++i) compare(got.sequence[i], want.tensors[i], t, fmt::format("{}[{}]", what, i));
+  for (size_t i = 0; i < want.tensors.size(); ++i)
+    compare(got.sequence[i], want.tensors[i], t, fmt::format("{}[{}]", what, i));
 }
 
 int count(const fs::path& folder, const std::string& prefix) {
@@ -108,7 +110,8 @@ void run_case(const fs::path& folder, Tolerance tolerance) {
     for (int pass = 0; pass < 4; ++pass) {
       block.hybridize(pass >= 2);
       const auto outputs = block.run(inputs);
-      if (int(outputs.size()) != count(data, "output")) throw ValueError(fmt::format("{} outputs, expected {}", outputs.size(), count(data, "output")));
+      if (int(outputs.size()) != count(data, "output"))
+        throw ValueError(fmt::format("{} outputs, expected {}", outputs.size(), count(data, "output")));
       for (size_t i = 0; i < outputs.size(); ++i) {
         const auto expected = onnx::format::read_data(data / fmt::format("output_{}.pb", i), model.graph.outputs[i]);
         const std::string how = pass < 2 ? "" : "hybridized, ";

@@ -30,7 +30,8 @@ void write_tensor(const fs::path& path, const NDArray& array) {
   std::ofstream(path, std::ios::binary) << w.data();
 }
 
-void write(const gluon::Block& net, const std::vector<NDArray>& inputs, const std::vector<NDArray>& outputs, const fs::path& folder) {
+void write(const gluon::Block& net, const std::vector<NDArray>& inputs, const std::vector<NDArray>& outputs,
+           const fs::path& folder) {
   const fs::path data = folder / "test_data_set_0";
   fs::create_directories(data);
   onnx::save(net, folder / "model.onnx");
@@ -45,7 +46,9 @@ void write_net(Net net, const std::vector<NDArray>& inputs, const fs::path& fold
   write(net, inputs, {net(inputs[0])}, folder);
 }
 
-NDArray tokens(int64_t batch, int64_t length, int64_t vocabulary) { return nd.random_randint(0, vocabulary, {batch, length}); }
+NDArray tokens(int64_t batch, int64_t length, int64_t vocabulary) {
+  return nd.random_randint(0, vocabulary, {batch, length});
+}
 
 struct Recurrent : gluon::HybridBlock<Recurrent> {
   gluon::rnn::LSTM lstm = child("lstm", gluon::rnn::LSTM(12, {.num_layers = 2, .bidirectional = true}));
@@ -56,19 +59,30 @@ struct Recurrent : gluon::HybridBlock<Recurrent> {
 
 const std::map<std::string, std::function<void(const fs::path&)>>& others() {
   static const std::map<std::string, std::function<void(const fs::path&)>> all{
-      {"unet", [](const fs::path& f) { write_net(gluon::model_zoo::vision::UNet({.channels = 8, .depth = 2}), {nd.random_normal({1, 3, 32, 32})}, f); }},
-      {"gpt", [](const fs::path& f) {
-         write_net(gluon::model_zoo::text::GPT({.vocab_size = 100, .context = 32, .units = 32, .num_layers = 2, .num_heads = 4}), {tokens(2, 9, 100)}, f);
+      {"unet",
+       [](const fs::path& f) {
+         write_net(gluon::model_zoo::vision::UNet({.channels = 8, .depth = 2}), {nd.random_normal({1, 3, 32, 32})}, f);
        }},
-      {"bert", [](const fs::path& f) {
-         gluon::model_zoo::text::BERT net({.vocab_size = 100, .max_length = 32, .units = 32, .hidden_size = 64, .num_layers = 2, .num_heads = 4});
+      {"gpt",
+       [](const fs::path& f) {
+         write_net(gluon::model_zoo::text::GPT(
+                       {.vocab_size = 100, .context = 32, .units = 32, .num_layers = 2, .num_heads = 4}),
+                   {tokens(2, 9, 100)}, f);
+       }},
+      {"bert",
+       [](const fs::path& f) {
+         gluon::model_zoo::text::BERT net(
+             {.vocab_size = 100, .max_length = 32, .units = 32, .hidden_size = 64, .num_layers = 2, .num_heads = 4});
          net.initialize(init::Xavier());
          net.hybridize();
          const NDArray words = tokens(2, 9, 100), types = nd.zeros({2, 9}), length = nd.array({9, 6});
          const auto [x, pooled] = net(words, types, length);
          write(net, {words, types, length}, {x, pooled}, f);
        }},
-      {"recurrent", [](const fs::path& f) { write_net(Recurrent(), {nd.random_normal({5, 2, 7})}, f); }},
+      {"recurrent",
+       [](const fs::path& f) {
+         write_net(Recurrent(), {nd.random_normal({5, 2, 7})}, f);
+       }},
   };
   return all;
 }
@@ -90,7 +104,11 @@ int main(int argc, char** argv) {
   try {
     const auto other = others().find(name);
     if (other != others().end()) other->second(argv[2]);
-    else write_net(vision::get_model(name), {nd.random_normal({1, 3, name.starts_with("inception") ? 299 : 224, name.starts_with("inception") ? 299 : 224})}, argv[2]);
+    else
+      write_net(vision::get_model(name),
+                {nd.random_normal(
+                    {1, 3, name.starts_with("inception") ? 299 : 224, name.starts_with("inception") ? 299 : 224})},
+                argv[2]);
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}: {}\n", name, e.what());
     return 1;

@@ -82,7 +82,9 @@ const format::Graph& Call::graph(std::string_view attribute) const {
   return *a->graphs[0];
 }
 
-int Call::axis(std::string_view attribute, int64_t otherwise, int rank) const { return axis(integer(attribute, otherwise), rank); }
+int Call::axis(std::string_view attribute, int64_t otherwise, int rank) const {
+  return axis(integer(attribute, otherwise), rank);
+}
 
 int Call::axis(int64_t axis, int rank) const {
   if (axis < -int64_t(rank) || axis >= rank) fail(fmt::format("axis {} of {} dimensions", axis, rank));

@@ -23,8 +23,8 @@ class Call {
   // --- inputs
   int count() const { return int(inputs_.size()); }
   bool has(int i) const { return i < count() && inputs_[size_t(i)].kind != Value::Kind::nothing; }
-  const Value& input(int i) const;    // throws ValueError where it is left out
-  const Symbol& x(int i = 0) const;   // a tensor
+  const Value& input(int i) const;   // throws ValueError where it is left out
+  const Symbol& x(int i = 0) const;  // a tensor
   const Shape& shape(int i = 0) const { return input(i).shape(); }
   int rank(int i = 0) const { return shape(i).ndim(); }
   DType dtype(int i = 0) const { return input(i).dtype(); }
@@ -60,7 +60,7 @@ class Call {
   void keep() { folds_ = false; }
   bool folds() const { return folds_; }
 
-  [[noreturn]] void fail(const std::string& why) const;           // ValueError
+  [[noreturn]] void fail(const std::string& why) const;             // ValueError
   [[noreturn]] void fail_supported(const std::string& what) const;  // "... is not supported"
 
  private:

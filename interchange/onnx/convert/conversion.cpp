@@ -80,8 +80,9 @@ std::vector<Attribute> resolved(const std::vector<Attribute>& attributes, const 
 }  // namespace
 
 Conversion::Conversion(const format::Model& model, const std::unordered_map<std::string, gluon::Parameter>& parameters,
-                       const std::unordered_map<std::string, Value>& constants)
-    : model_(model), parameters_(parameters), constants_(constants), opsets_(&model.opsets) {}
+                       const std::unordered_map<std::string, Value>& constants,
+                       const std::unordered_set<std::string>& turned)
+    : model_(model), parameters_(parameters), constants_(constants), turned_(turned), opsets_(&model.opsets) {}
 
 int64_t Conversion::opset(const std::string& domain) const {
   const auto at = opsets_->find(domain);
@@ -110,14 +111,17 @@ std::unique_ptr<Program> Conversion::convert(const std::vector<InputForm>& forms
     if (form.kind == Value::Kind::tensor) value = variable(info.name, form.arrays[0]);
     if (form.kind != Value::Kind::sequence) continue;
     std::vector<Value> items;
-    for (size_t i = 0; i < form.arrays.size(); ++i) items.push_back(variable(fmt::format("{}_{}", info.name, i), form.arrays[i]));
+    for (size_t i = 0; i < form.arrays.size(); ++i)
+      items.push_back(variable(fmt::format("{}_{}", info.name, i), form.arrays[i]));
     value = Value::sequence(std::move(items), info.type);
   }
   for (const auto& [name, value] : constants_) scope.values[name] = value;
   for (const auto& [name, parameter] : parameters_) {
     const Symbol s = Symbol::variable(name, parameter.shape(), parameter.dtype());
-    Value value = Value::of(s);
-    value.known = parameter.array();
+    const bool is_turned = turned_.contains(name);
+    Value value = Value::of(is_turned ? sym.transpose(s) : s);
+    if (is_turned) value.turned = s;
+    if (!is_turned) value.known = parameter.array();
     value.is_parameter = true;
     scope.values[name] = value;
     program_->parameters.push_back(parameter);
@@ -210,7 +214,8 @@ void Conversion::fold(std::vector<Value>& outputs) {
 }
 
 std::vector<Value> Conversion::call_function(const Function& function, const Node& node, std::vector<Value> inputs) {
-  if (++depth_ > kMaxDepth) throw ValueError(fmt::format("[onnx] more than {} functions inside one another", kMaxDepth));
+  if (++depth_ > kMaxDepth)
+    throw ValueError(fmt::format("[onnx] more than {} functions inside one another", kMaxDepth));
   Scope scope;
   for (size_t i = 0; i < function.inputs.size(); ++i) {
     scope.values[function.inputs[i]] = i < inputs.size() ? std::move(inputs[i]) : Value();
@@ -232,7 +237,8 @@ std::vector<Value> Conversion::call_function(const Function& function, const Nod
 
 void Conversion::add_initializers(const Graph& graph, Scope& scope) {
   for (const format::Tensor& t : graph.initializers) {
-    scope.values[t.name] = t.type == ElementType::string ? Value::text(t.strings, t.shape()) : Value::constant(t.values(), t.type);
+    scope.values[t.name] =
+        t.type == ElementType::string ? Value::text(t.strings, t.shape()) : Value::constant(t.values(), t.type);
   }
   for (const format::SparseTensor& t : graph.sparse_initializers) {
     scope.values[t.values.name] = Value::constant(format::dense(t), t.values.type);
@@ -242,7 +248,8 @@ void Conversion::add_initializers(const Graph& graph, Scope& scope) {
 std::vector<Value> Conversion::convert_graph(const Graph& graph, const Scope& outer, const std::vector<Value>& inputs) {
   if (++depth_ > kMaxDepth) throw ValueError(fmt::format("[onnx] more than {} graphs inside one another", kMaxDepth));
   if (inputs.size() > graph.inputs.size()) {
-    throw ValueError(fmt::format("[onnx] the graph '{}' takes {} inputs, got {}", graph.name, graph.inputs.size(), inputs.size()));
+    throw ValueError(
+        fmt::format("[onnx] the graph '{}' takes {} inputs, got {}", graph.name, graph.inputs.size(), inputs.size()));
   }
   Scope scope;
   scope.outer = &outer;
@@ -255,7 +262,8 @@ std::vector<Value> Conversion::convert_graph(const Graph& graph, const Scope& ou
   std::vector<Value> outputs;
   for (const std::string& name : wanted) {
     const Value* value = scope.find(name);
-    if (!value) throw ValueError(fmt::format("[onnx] no node of the graph '{}' makes its output '{}'", graph.name, name));
+    if (!value)
+      throw ValueError(fmt::format("[onnx] no node of the graph '{}' makes its output '{}'", graph.name, name));
     outputs.push_back(*value);
   }
   return outputs;
@@ -266,16 +274,17 @@ NDArray Conversion::compute(const Symbol& value) {
     return values_(value);
   } catch (const StateError&) {
     if (has_values_) throw;
-    throw TraceError(
-        fmt::format("[onnx] the program depends on the values of {}, which a trace does not have: call the block with arrays",
-                    value.name()));
+    throw TraceError(fmt::format(
+        "[onnx] the program depends on the values of {}, which a trace does not have: call the block with arrays",
+        value.name()));
   }
 }
 
 NDArray Conversion::read(const Value& value) {
   if (value.is_constant()) return value.known;
   for (const Step& step : program_->steps) {
-    if (!step.function && step.reads[0].entry().node == value.symbol.entry().node && step.reads[0].entry().output == value.symbol.entry().output) {
+    if (!step.function && step.reads[0].entry().node == value.symbol.entry().node &&
+        step.reads[0].entry().output == value.symbol.entry().output) {
       return step.expected[0];
     }
   }
@@ -288,7 +297,8 @@ NDArray Conversion::read(const Value& value) {
 std::vector<Value> Conversion::host(const std::vector<Value>& inputs, HostFunction function) {
   const bool known = std::all_of(inputs.begin(), inputs.end(), [](const Value& v) { return v.is_constant(); });
   if (!known && !has_values_) {
-    throw TraceError("[onnx] a function on the host is needed, which a trace cannot record: call the block with arrays");
+    throw TraceError(
+        "[onnx] a function on the host is needed, which a trace cannot record: call the block with arrays");
   }
   autograd::ModeScope mode(false, false);
   std::vector<NDArray> arrays;

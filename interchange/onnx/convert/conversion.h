@@ -1,5 +1,5 @@
-// Conversion: makes a Program of a model for inputs of known shapes and dtypes. Every shape is known, so that arithmetic
-// on shapes folds to constants.
+// Conversion: makes a Program of a model for inputs of known shapes and dtypes. Every shape is known, so that
+// arithmetic on shapes folds to constants.
 #pragma once
 
 #include <memory>
@@ -31,10 +31,11 @@ struct InputForm {
 
 class Conversion {
  public:
-  // `parameters` by the names of initializers. Without `arrays` nothing that depends on values can be converted.
+  // `parameters` by the names of initializers, those in `turned` stored transposed.
   Conversion(const format::Model& model, const std::unordered_map<std::string, gluon::Parameter>& parameters,
-             const std::unordered_map<std::string, Value>& constants);
-  // Throws ValueError, ShapeError, TypeError naming the node.
+             const std::unordered_map<std::string, Value>& constants, const std::unordered_set<std::string>& turned);
+  // Without `arrays` nothing that depends on values of inputs can be converted: TraceError. Throws ValueError,
+  // ShapeError, TypeError naming the node.
   std::unique_ptr<Program> convert(const std::vector<InputForm>& forms, const std::vector<NDArray>* arrays);
 
   // --- for operators
@@ -53,7 +54,8 @@ class Conversion {
  private:
   void convert_nodes(const std::vector<format::Node>& nodes, const std::vector<std::string>& wanted, Scope& scope);
   void convert_node(const format::Node& node, Scope& scope);
-  std::vector<Value> call_function(const format::Function& function, const format::Node& node, std::vector<Value> inputs);
+  std::vector<Value> call_function(const format::Function& function, const format::Node& node,
+                                   std::vector<Value> inputs);
   void add_initializers(const format::Graph& graph, Scope& scope);
   void fold(std::vector<Value>& outputs);
   NDArray compute(const Symbol& value);
@@ -61,6 +63,7 @@ class Conversion {
   const format::Model& model_;
   const std::unordered_map<std::string, gluon::Parameter>& parameters_;
   const std::unordered_map<std::string, Value>& constants_;
+  const std::unordered_set<std::string>& turned_;
   const std::map<std::string, int64_t>* opsets_;
   const Scope* scope_ = nullptr;
   std::unique_ptr<Program> program_;

@@ -11,8 +11,8 @@
 
 namespace kaon::onnx::convert {
 
-// A function that runs on the host outside of plans: what it computes has a shape, or is a number, that Kaon's operators
-// do not make.
+// A function that runs on the host outside of plans: what it computes has a shape, or is a number, that Kaon's
+// operators do not make.
 using HostFunction = std::function<std::vector<NDArray>(const std::vector<NDArray>& inputs)>;
 
 // What has to be done before the program proper, in order: values that the conversion has read, which must be the same
@@ -35,10 +35,10 @@ struct Program {
   // that the program was made for. Blocks where there are steps.
   bool prepare(const std::vector<NDArray>& arrays, Evaluator& values) const;
 
-  std::vector<Symbol> computed;      // the outputs' tensors that are not constant
-  std::vector<Symbol> block_inputs;  // the variables that `block` takes
+  std::vector<Symbol> computed;                     // the outputs' tensors that are not constant
+  std::vector<Symbol> block_inputs;                 // the variables that `block` takes
   mutable std::optional<gluon::SymbolBlock> block;  // of `computed`
-  mutable uint64_t changes = 0;                             // of the model's block, when `block` got its options
+  mutable uint64_t changes = 0;                     // of the model's block, when `block` got its options
   void finish();                                    // makes the last parts of the others
 };
 

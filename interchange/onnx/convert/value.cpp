@@ -8,7 +8,8 @@ namespace kaon::onnx::convert {
 
 bool Value::is_constant() const {
   if (kind == Kind::tensor) return known.defined() && !is_parameter;
-  if (kind == Kind::sequence) return std::all_of(items.begin(), items.end(), [](const Value& v) { return v.is_constant(); });
+  if (kind == Kind::sequence)
+    return std::all_of(items.begin(), items.end(), [](const Value& v) { return v.is_constant(); });
   return true;
 }
 

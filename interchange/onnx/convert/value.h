@@ -20,7 +20,8 @@ struct Value {
   Symbol symbol;  // of a tensor
   NDArray known;  // its values, where the model says them: of constants, and the first ones of parameters
   bool is_parameter = false;
-  std::vector<Value> items;          // of a sequence
+  Symbol turned;             // of a parameter that is stored transposed: that variable, whose transpose `symbol` is
+  std::vector<Value> items;  // of a sequence
   std::vector<std::string> strings;  // row-major
   Shape strings_shape;
 

@@ -89,7 +89,8 @@ std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vec
   node.inputs = inputs;
   node.attributes = std::move(attributes);
   node.name = unique(fmt::format("{}_{}", name, op_type));
-  for (int i = 0; i < outputs; ++i) node.outputs.push_back(unique(outputs == 1 ? node.name + "_out" : fmt::format("{}_out{}", node.name, i)));
+  for (int i = 0; i < outputs; ++i)
+    node.outputs.push_back(unique(outputs == 1 ? node.name + "_out" : fmt::format("{}_out{}", node.name, i)));
   graph_.nodes.push_back(node);
   return node.outputs;
 }
@@ -103,7 +104,8 @@ std::string Builder::initializer(const NDArray& values, std::string_view name) {
 std::string Builder::constant(const std::vector<int64_t>& values) {
   std::string& name = constants_[values];
   if (name.empty()) {
-    name = initializer(NDArray::from(values.data(), values.size(), Shape(int64_t(values.size())), DType::int64), "constant");
+    name = initializer(NDArray::from(values.data(), values.size(), Shape(int64_t(values.size())), DType::int64),
+                       "constant");
   }
   return name;
 }
@@ -112,7 +114,8 @@ std::string Builder::scalar(double value, DType dtype) {
   return initializer(NDArray::from(&value, 1, Shape(), dtype), "number");
 }
 
-std::string Emit::node(std::string_view op_type, const std::vector<std::string>& inputs, std::vector<Attribute> attributes) {
+std::string Emit::node(std::string_view op_type, const std::vector<std::string>& inputs,
+                       std::vector<Attribute> attributes) {
   return builder_.nodes(op_type, inputs, std::move(attributes), 1, node_.name)[0];
 }
 

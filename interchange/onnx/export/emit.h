@@ -55,14 +55,17 @@ class Emit {
   int count() const { return int(inputs_.size()); }
   const std::string& in(int i = 0) const { return inputs_[size_t(i)]; }
   const std::vector<std::string>& all() const { return inputs_; }
-  const Shape& shape(int i = 0) const { return node_.inputs[size_t(i)].node->outputs[node_.inputs[size_t(i)].output].shape; }
+  const Shape& shape(int i = 0) const {
+    return node_.inputs[size_t(i)].node->outputs[node_.inputs[size_t(i)].output].shape;
+  }
   DType dtype(int i = 0) const { return node_.inputs[size_t(i)].node->outputs[node_.inputs[size_t(i)].output].dtype; }
   const Shape& result(int i = 0) const { return node_.outputs[size_t(i)].shape; }
   DType result_dtype(int i = 0) const { return node_.outputs[size_t(i)].dtype; }
   int num_outputs() const { return node_.visible_outputs(); }
 
   // A node with one output.
-  std::string node(std::string_view op_type, const std::vector<std::string>& inputs, std::vector<Attribute> attributes = {});
+  std::string node(std::string_view op_type, const std::vector<std::string>& inputs,
+                   std::vector<Attribute> attributes = {});
   std::string reshape(const std::string& x, const Shape& shape);
   std::string cast(const std::string& x, DType dtype);
   std::string number(double value) { return builder_.scalar(value, dtype()); }

@@ -28,7 +28,8 @@ void convolution(Emit& e) {
   const int n = op.kernel.ndim();
   e.set(e.node("Conv", e.all(),
                {integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", list(op.stride, n, 1)),
-                integers("dilations", list(op.dilate, n, 1)), integers("pads", both_ends(op.pad, n)), integer("group", op.num_group)}));
+                integers("dilations", list(op.dilate, n, 1)), integers("pads", both_ends(op.pad, n)),
+                integer("group", op.num_group)}));
 }
 
 void deconvolution(Emit& e) {
@@ -107,12 +108,14 @@ void layer_norm(Emit& e) {
   const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
   if (op.output_mean_var) e.fail("output_mean_var");
   if (e.shape(1).ndim() != 1) e.fail("a gamma for each row");
-  if (axis == rank - 1) return e.set(e.node("LayerNormalization", e.all(), {integer("axis", -1), real("epsilon", op.eps)}));
+  if (axis == rank - 1)
+    return e.set(e.node("LayerNormalization", e.all(), {integer("axis", -1), real("epsilon", op.eps)}));
   std::vector<int64_t> to;
   for (int i = 0; i < rank; ++i) to.push_back(i);
   std::swap(to[size_t(axis)], to.back());
   const std::string x = e.node("Transpose", {e.in()}, {integers("perm", to)});
-  const std::string y = e.node("LayerNormalization", {x, e.in(1), e.in(2)}, {integer("axis", -1), real("epsilon", op.eps)});
+  const std::string y =
+      e.node("LayerNormalization", {x, e.in(1), e.in(2)}, {integer("axis", -1), real("epsilon", op.eps)});
   e.set(e.node("Transpose", {y}, {integers("perm", to)}));
 }
 
@@ -122,7 +125,8 @@ void instance_norm(Emit& e) {
 
 void lrn(Emit& e) {
   const auto& op = e.op<op::LRN>();
-  e.set(e.node("LRN", {e.in()}, {real("alpha", op.alpha), real("beta", op.beta), real("bias", op.knorm), integer("size", op.nsize)}));
+  e.set(e.node("LRN", {e.in()},
+               {real("alpha", op.alpha), real("beta", op.beta), real("bias", op.knorm), integer("size", op.nsize)}));
 }
 
 template <class Op>
@@ -177,7 +181,8 @@ void product(Emit& e) {
     else std::swap(to[to.size() - 1], to[to.size() - 2]);
     return e.node("Transpose", {e.in(i)}, {integers("perm", to)});
   };
-  if (std::same_as<Op, op::Dot> && (e.shape(1).ndim() > 2 || e.shape(0).ndim() < 1)) e.fail("dot of more than two dimensions");
+  if (std::same_as<Op, op::Dot> && (e.shape(1).ndim() > 2 || e.shape(0).ndim() < 1))
+    e.fail("dot of more than two dimensions");
   std::string y = e.node("MatMul", {turned(0, op.transpose_a), turned(1, op.transpose_b)});
   if (e.shape(0).ndim() == 1 && e.shape(1).ndim() == 1) y = e.reshape(y, e.result());
   e.set(y);
@@ -216,7 +221,8 @@ void attention(Emit& e) {
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = i + offset + 1; j < m; ++j) bias[size_t(i * m + std::max<int64_t>(j, 0))] = float(lowest);
     }
-    s = e.node("Add", {s, e.builder().initializer(NDArray::from(bias.data(), bias.size(), Shape(n, m), e.dtype()), "causal")});
+    s = e.node("Add",
+               {s, e.builder().initializer(NDArray::from(bias.data(), bias.size(), Shape(n, m), e.dtype()), "causal")});
   }
   e.set(e.node("MatMul", {e.node("Softmax", {s}, {integer("axis", -1)}), value}));
 }

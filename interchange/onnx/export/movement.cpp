@@ -16,14 +16,19 @@ void reshaped(Emit& e) { e.set(e.reshape(e.in(), e.result())); }
 // The codes 0 and -1 are ONNX's too, and keep the batch open.
 void reshape(Emit& e) {
   const auto& op = e.op<op::Reshape>();
-  const bool plain = !op.reverse && !op.shape.empty() && std::all_of(op.shape.begin(), op.shape.end(), [](int64_t d) { return d >= -1; });
-  e.set(e.reshape(e.in(), plain && std::count(op.shape.begin(), op.shape.end(), -1) <= 1 && e.result().size() > 0 ? op.shape : e.result()));
+  const bool plain = !op.reverse && !op.shape.empty() &&
+                     std::all_of(op.shape.begin(), op.shape.end(), [](int64_t d) { return d >= -1; });
+  e.set(e.reshape(e.in(), plain && std::count(op.shape.begin(), op.shape.end(), -1) <= 1 && e.result().size() > 0
+                              ? op.shape
+                              : e.result()));
 }
 
 void flatten(Emit& e) { e.set(e.node("Flatten", {e.in()}, {integer("axis", 1)})); }
 void expand_dims(Emit& e) { e.set(e.node("Unsqueeze", {e.in(), e.builder().constant({e.op<op::ExpandDims>().axis})})); }
 
-std::string transposed(Emit& e, std::vector<int64_t> axes) { return e.node("Transpose", {e.in()}, {integers("perm", axes)}); }
+std::string transposed(Emit& e, std::vector<int64_t> axes) {
+  return e.node("Transpose", {e.in()}, {integers("perm", axes)});
+}
 
 void transpose(Emit& e) {
   const auto& op = e.op<op::Transpose>();
@@ -55,8 +60,8 @@ void stack(Emit& e) {
   e.set(e.node("Concat", parts, {integer("axis", axis)}));
 }
 
-std::string slice(Emit& e, const std::vector<int64_t>& begin, const std::vector<int64_t>& end, const std::vector<int64_t>& axes,
-                  const std::vector<int64_t>& step) {
+std::string slice(Emit& e, const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
+                  const std::vector<int64_t>& axes, const std::vector<int64_t>& step) {
   Builder& b = e.builder();
   return e.node("Slice", {e.in(), b.constant(begin), b.constant(end), b.constant(axes), b.constant(step)});
 }
@@ -104,7 +109,8 @@ void take(Emit& e) {
   const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
   std::string index = e.cast(e.in(1), DType::int64);
   const double n = double(e.shape()[axis]);
-  if (op.mode == IndexMode::clip) index = e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
+  if (op.mode == IndexMode::clip)
+    index = e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
   if (op.mode == IndexMode::wrap) index = e.node("Mod", {index, e.number(n, DType::int64)});
   e.set(e.node("Gather", {e.in(), index}, {integer("axis", axis)}));
 }
@@ -139,7 +145,8 @@ void reverse(Emit& e) {
 void pad(Emit& e) {
   const auto& op = e.op<op::Pad>();
   std::vector<int64_t> before, after;
-  for (int i = 0; i < op.pad_width.size(); i += 2) before.push_back(op.pad_width[i]), after.push_back(op.pad_width[i + 1]);
+  for (int i = 0; i < op.pad_width.size(); i += 2)
+    before.push_back(op.pad_width[i]), after.push_back(op.pad_width[i + 1]);
   before.insert(before.end(), after.begin(), after.end());
   const char* mode = op.mode == PadMode::constant ? "constant" : op.mode == PadMode::edge ? "edge" : "reflect";
   e.set(e.node("Pad", {e.in(), e.builder().constant(before), e.number(op.constant_value)}, {text("mode", mode)}));
@@ -159,8 +166,9 @@ void pick(Emit& e) {
   one[axis] = 1;
   const double n = double(e.shape()[axis]);
   std::string index = e.reshape(e.cast(e.in(1), DType::int64), one);
-  index = op.mode == IndexMode::wrap ? e.node("Mod", {index, e.number(n, DType::int64)})
-                                     : e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
+  index = op.mode == IndexMode::wrap
+              ? e.node("Mod", {index, e.number(n, DType::int64)})
+              : e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
   e.set(e.reshape(e.node("GatherElements", {e.in(), index}, {integer("axis", axis)}), e.result()));
 }
 
@@ -168,7 +176,8 @@ void one_hot(Emit& e) {
   const auto& op = e.op<op::OneHot>();
   const double both[] = {op.off_value, op.on_value};
   const std::string values = e.builder().initializer(NDArray::from(both, 2, Shape(2), op.dtype), "values");
-  e.set(e.node("OneHot", {e.cast(e.in(), DType::int64), e.number(double(op.depth), DType::int64), values}, {integer("axis", -1)}));
+  e.set(e.node("OneHot", {e.cast(e.in(), DType::int64), e.number(double(op.depth), DType::int64), values},
+               {integer("axis", -1)}));
 }
 
 // Steps that a sequence does not have are `value`.

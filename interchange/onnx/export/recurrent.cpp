@@ -51,7 +51,11 @@ void rnn(Emit& e) {
   const bool lstm = op.mode == RnnMode::lstm;
   const int directions = op.bidirectional ? 2 : 1;
   const int64_t size = op.state_size, steps = e.shape()[0], batch = e.shape()[1];
-  const op::RnnParameters layout{.mode = op.mode, .input_size = e.shape()[2], .state_size = size, .num_layers = op.num_layers, .bidirectional = op.bidirectional};
+  const op::RnnParameters layout{.mode = op.mode,
+                                 .input_size = e.shape()[2],
+                                 .state_size = size,
+                                 .num_layers = op.num_layers,
+                                 .bidirectional = op.bidirectional};
   Parameters parameters(e, layout, directions);
   Builder& b = e.builder();
   const auto joined = [&](const std::vector<std::string>& parts, int64_t axis) {
@@ -70,11 +74,13 @@ void rnn(Emit& e) {
       biases.push_back(joined({parameters.array(layer, d, 2), parameters.array(layer, d, 3)}, 1));
     }
     const auto state = [&](int i) {
-      return e.node("Slice", {e.in(i), b.constant({layer * directions}), b.constant({(layer + 1) * directions}), b.constant({0})});
+      return e.node("Slice", {e.in(i), b.constant({layer * directions}), b.constant({(layer + 1) * directions}),
+                              b.constant({0})});
     };
     std::vector<std::string> inputs{x, both(0), both(1), joined(biases, 0), "", state(2)};
     if (lstm) inputs.push_back(state(3));
-    std::vector<Attribute> attributes{integer("hidden_size", size), text("direction", op.bidirectional ? "bidirectional" : "forward")};
+    std::vector<Attribute> attributes{integer("hidden_size", size),
+                                      text("direction", op.bidirectional ? "bidirectional" : "forward")};
     if (op.mode == RnnMode::gru) attributes.push_back(integer("linear_before_reset", 1));
     if (op.mode == RnnMode::rnn_relu) {
       Attribute a = text("activations", "");
@@ -83,9 +89,11 @@ void rnn(Emit& e) {
       attributes.push_back(a);
     }
     const char* type = lstm ? "LSTM" : op.mode == RnnMode::gru ? "GRU" : "RNN";
-    const std::vector<std::string> made = b.nodes(type, inputs, attributes, lstm ? 3 : 2, fmt::format("layer{}", layer));
+    const std::vector<std::string> made =
+        b.nodes(type, inputs, attributes, lstm ? 3 : 2, fmt::format("layer{}", layer));
     // (steps, directions, batch, H) side by side
-    x = e.reshape(e.node("Transpose", {made[0]}, {integers("perm", {0, 2, 1, 3})}), Shape(steps, batch, directions * size));
+    x = e.reshape(e.node("Transpose", {made[0]}, {integers("perm", {0, 2, 1, 3})}),
+                  Shape(steps, batch, directions * size));
     hs.push_back(made[1]);
     if (lstm) cs.push_back(made[2]);
   }

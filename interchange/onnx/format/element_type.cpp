@@ -107,7 +107,8 @@ uint8_t encode_float(const SmallFloat& f, float value, bool saturate) {
   const uint32_t sign = std::signbit(value) ? sign_bit : 0;
   if (std::isnan(value)) {
     if (f.specials == Specials::fnuz) return uint8_t(sign_bit);
-    if (f.specials == Specials::none) return uint8_t(sign_bit);  // there is no NaN: minus 0, as the standard's test has it
+    if (f.specials == Specials::none)
+      return uint8_t(sign_bit);  // there is no NaN: minus 0, as the standard's test has it
     if (f.specials == Specials::one_nan) return uint8_t(sign | (sign_bit - 1));
     return uint8_t(sign | (top + 1) | (1u << (f.mantissa - 1)));  // quiet
   }

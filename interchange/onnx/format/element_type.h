@@ -55,9 +55,9 @@ bool is_coded(ElementType type);
 // Of FLOAT8E8M0, which has powers of two alone.
 enum class Rounding : uint8_t { up, down, nearest };
 
-// The number that a code means, and the code of a number: rounded to nearest, halves to even. `saturate`: numbers out of
-// range become the largest finite ones, else infinity or NaN, as ONNX's Cast has it; integers saturate where the caller
-// wants that, else wrap.
+// The number that a code means, and the code of a number: rounded to nearest, halves to even. `saturate`: numbers out
+// of range become the largest finite ones, else infinity or NaN, as ONNX's Cast has it; integers saturate where the
+// caller wants that, else wrap.
 float decode(ElementType type, uint8_t code);
 uint8_t encode(ElementType type, float value, bool saturate, Rounding rounding = Rounding::up);
 

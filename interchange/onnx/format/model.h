@@ -22,15 +22,15 @@ struct Tensor {
   std::string name;
   std::vector<int64_t> dims;
   ElementType type = ElementType::undefined;
-  std::shared_ptr<const void> keeper;     // of the memory that `bytes` is in
-  Bytes bytes;                            // row-major, as raw_data has them
-  std::vector<std::string> strings;       // of ElementType::string
-  std::string place;                      // "offset 123", for messages
+  std::shared_ptr<const void> keeper;  // of the memory that `bytes` is in
+  Bytes bytes;                         // row-major, as raw_data has them
+  std::vector<std::string> strings;    // of ElementType::string
+  std::string place;                   // "offset 123", for messages
 
   int64_t size() const;
   Shape shape() const;  // throws IoError beyond 8 dimensions
-  // The elements: over the memory of the file where they lie there as Kaon holds them and are aligned, else a copy; coded
-  // ones unpacked, a code in each uint8. Throws TypeError for strings and complex numbers.
+  // The elements: over the memory of the file where they lie there as Kaon holds them and are aligned, else a copy;
+  // coded ones unpacked, a code in each uint8. Throws TypeError for strings and complex numbers.
   NDArray values() const;
 };
 
@@ -55,8 +55,21 @@ struct ValueInfo {
 struct Attribute {
   // The numbers of AttributeProto.AttributeType.
   enum class Type : int32_t {
-    undefined = 0, float32 = 1, integer = 2, string = 3, tensor = 4, graph = 5, floats = 6, integers = 7, strings = 8,
-    tensors = 9, graphs = 10, sparse_tensor = 11, sparse_tensors = 12, type_proto = 13, type_protos = 14
+    undefined = 0,
+    float32 = 1,
+    integer = 2,
+    string = 3,
+    tensor = 4,
+    graph = 5,
+    floats = 6,
+    integers = 7,
+    strings = 8,
+    tensors = 9,
+    graphs = 10,
+    sparse_tensor = 11,
+    sparse_tensors = 12,
+    type_proto = 13,
+    type_protos = 14
   };
   std::string name;
   std::string reference;  // of an attribute of the function that the node is in

@@ -329,7 +329,8 @@ class Reader {
     if (at == external.end() || at->second.empty()) return 0;
     uint64_t n = 0;
     for (char c : at->second) {
-      if (c < '0' || c > '9' || n > (UINT64_MAX - 9) / 10) r.fail(fmt::format("{} of external data is '{}'", key, at->second));
+      if (c < '0' || c > '9' || n > (UINT64_MAX - 9) / 10)
+        r.fail(fmt::format("{} of external data is '{}'", key, at->second));
       n = n * 10 + uint64_t(c - '0');
     }
     return n;
@@ -339,17 +340,21 @@ class Reader {
     const auto location = external.find("location");
     if (location == external.end()) r.fail(fmt::format("tensor {} has external data without a location", t.name));
     const std::filesystem::path relative(location->second);
-    const bool leaves = relative.is_absolute() || std::any_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
+    const bool leaves = relative.is_absolute() ||
+                        std::any_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
     if (leaves || relative.empty()) {
-      r.fail(fmt::format("tensor {} has external data at '{}', which leaves the model's folder", t.name, location->second));
+      r.fail(fmt::format("tensor {} has external data at '{}', which leaves the model's folder", t.name,
+                         location->second));
     }
     std::shared_ptr<const MappedFile>& file = files_[location->second];
     if (!file) {
-      const std::filesystem::path folder = std::filesystem::weakly_canonical(path_.has_parent_path() ? path_.parent_path() : ".");
+      const std::filesystem::path folder =
+          std::filesystem::weakly_canonical(path_.has_parent_path() ? path_.parent_path() : ".");
       const std::filesystem::path whole = std::filesystem::weakly_canonical(folder / relative);
       const auto [rest, _] = std::mismatch(folder.begin(), folder.end(), whole.begin(), whole.end());
       if (rest != folder.end()) {  // by a symbolic link
-        r.fail(fmt::format("tensor {} has external data at '{}', which leaves the model's folder", t.name, location->second));
+        r.fail(fmt::format("tensor {} has external data at '{}', which leaves the model's folder", t.name,
+                           location->second));
       }
       file = MappedFile::open(whole);
     }
@@ -358,7 +363,8 @@ class Reader {
     if (offset > size) r.fail(fmt::format("tensor {}: external data begin at {} of {} bytes", t.name, offset, size));
     if (!external.contains("length")) length = size - offset;
     if (length > size - offset) {
-      r.fail(fmt::format("tensor {}: external data from {} of length {} in a file of {} bytes", t.name, offset, length, size));
+      r.fail(fmt::format("tensor {}: external data from {} of length {} in a file of {} bytes", t.name, offset, length,
+                         size));
     }
     t.bytes = file->bytes().subspan(size_t(offset), size_t(length));
     t.keeper = file;
@@ -369,7 +375,8 @@ class Reader {
     uint64_t elements = 1;
     for (int64_t d : t.dims) {
       if (d < 0) r.fail(fmt::format("tensor {} has the dimension {}", t.name, d));
-      if (d != 0 && elements > (uint64_t(1) << 60) / uint64_t(d)) r.fail(fmt::format("tensor {} has too many elements", t.name));
+      if (d != 0 && elements > (uint64_t(1) << 60) / uint64_t(d))
+        r.fail(fmt::format("tensor {} has too many elements", t.name));
       elements *= uint64_t(d);
     }
     if (t.type == ElementType::string) {

@@ -12,7 +12,8 @@ namespace {
 
 Shape shape_of(const std::vector<int64_t>& dims, const std::string& name) {
   if (dims.size() > size_t(Shape::max_ndim)) {
-    throw IoError(fmt::format("[onnx] tensor {} has {} dimensions, at most {} are possible", name, dims.size(), Shape::max_ndim));
+    throw IoError(
+        fmt::format("[onnx] tensor {} has {} dimensions, at most {} are possible", name, dims.size(), Shape::max_ndim));
   }
   return Shape(std::span<const int64_t>(dims));
 }
@@ -29,7 +30,8 @@ Shape Tensor::shape() const { return shape_of(dims, name); }
 
 NDArray Tensor::values() const {
   const auto dtype = dtype_of(type);
-  if (!dtype) throw TypeError(fmt::format("[onnx] tensor {} has the element type {}, which no array has", name, name_of(type)));
+  if (!dtype)
+    throw TypeError(fmt::format("[onnx] tensor {} has the element type {}, which no array has", name, name_of(type)));
   const Shape s = shape();
   const int64_t n = s.size();
   if (n == 0) return NDArray::empty(s, *dtype);
@@ -62,10 +64,13 @@ NDArray dense(const SparseTensor& tensor) {
   const NDArray values = tensor.values.values();
   const std::vector<int64_t> indices = tensor.indices.values().asvector<int64_t>();
   const int64_t n = values.size(), size = s.size();
-  if (tensor.indices.type != ElementType::int64 || (int64_t(indices.size()) != n && int64_t(indices.size()) != n * s.ndim())) {
-    throw IoError(fmt::format("[onnx] sparse tensor {}: {} indices of {} values", tensor.values.name, indices.size(), n));
+  if (tensor.indices.type != ElementType::int64 ||
+      (int64_t(indices.size()) != n && int64_t(indices.size()) != n * s.ndim())) {
+    throw IoError(
+        fmt::format("[onnx] sparse tensor {}: {} indices of {} values", tensor.values.name, indices.size(), n));
   }
-  if (size > (int64_t(1) << 31)) throw IoError(fmt::format("[onnx] sparse tensor {} is too large: {}", tensor.values.name, s.str()));
+  if (size > (int64_t(1) << 31))
+    throw IoError(fmt::format("[onnx] sparse tensor {} is too large: {}", tensor.values.name, s.str()));
   const size_t width = size_of(values.dtype());
   auto own = std::make_shared<std::vector<uint64_t>>((size_t(size) * width + 7) / 8 + 1);
   const std::byte* from = tensor.values.bytes.data();
@@ -80,7 +85,8 @@ NDArray dense(const SparseTensor& tensor) {
         if (at >= 0) at = at * s[d] + index;
       }
     }
-    if (at < 0 || at >= size) throw IoError(fmt::format("[onnx] sparse tensor {}: an index outside of {}", tensor.values.name, s.str()));
+    if (at < 0 || at >= size)
+      throw IoError(fmt::format("[onnx] sparse tensor {}: an index outside of {}", tensor.values.name, s.str()));
     std::memcpy(reinterpret_cast<std::byte*>(own->data()) + size_t(at) * width, from + size_t(i) * width, width);
   }
   return NDArray::from_blob(own->data(), s, values.dtype(), [own] {});

@@ -148,8 +148,6 @@ void WireWriter::integers(uint32_t field, std::span<const int64_t> values) {
   text(field, packed.data());
 }
 
-void WireWriter::floats(uint32_t field, std::span<const float> values) {
-  bytes(field, std::as_bytes(values));
-}
+void WireWriter::floats(uint32_t field, std::span<const float> values) { bytes(field, std::as_bytes(values)); }
 
 }  // namespace kaon::onnx::format

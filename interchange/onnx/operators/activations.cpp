@@ -24,9 +24,7 @@ void prelu(Call& c) {
   c.set(sym.broadcast_where(x < 0, sym.broadcast_mul(x, alpha), x));
 }
 
-void elu(Call& c) {
-  c.set(sym.LeakyReLU(c.x(), {.act_type = LeakyType::elu, .slope = c.real("alpha", 1)}));
-}
+void elu(Call& c) { c.set(sym.LeakyReLU(c.x(), {.act_type = LeakyType::elu, .slope = c.real("alpha", 1)})); }
 
 void selu(Call& c) {
   const double alpha = c.real("alpha", 1.67326319217681884765625), gamma = c.real("gamma", 1.05070102214813232421875);
@@ -51,7 +49,7 @@ void shrink(Call& c) {
   const double bias = c.real("bias", 0), lambd = c.real("lambd", 0.5);
   const DType dtype = c.dtype();
   const Symbol x = cast(c.x(), is_floating(dtype) ? dtype : DType::float32);
-  const Symbol below = x < -lambd, above = x > lambd;
+  const Symbol below = x<-lambd, above = x> lambd;
   const Symbol y = (x + bias) * below + (x - bias) * above;
   c.set(cast(y, dtype));
 }
@@ -88,7 +86,8 @@ constexpr Row rows[] = {
     {"Celu", [](Call& c) { c.set(sym.celu(c.x(), {.alpha = c.real("alpha", 1)})); }},
     {"Elu", elu},
     {"Selu", selu},
-    {"LeakyRelu", [](Call& c) { c.set(sym.LeakyReLU(c.x(), {.act_type = LeakyType::leaky, .slope = c.real("alpha", 0.01f)})); }},
+    {"LeakyRelu",
+     [](Call& c) { c.set(sym.LeakyReLU(c.x(), {.act_type = LeakyType::leaky, .slope = c.real("alpha", 0.01f)})); }},
     {"PRelu", prelu},
     {"ThresholdedRelu", [](Call& c) { c.set(sym.threshold(c.x(), {.threshold = c.real("alpha", 1), .value = 0})); }},
     {"Gelu", gelu},

@@ -60,7 +60,9 @@ Scores scores_of(const Symbol& q, const Symbol& k, const Request& r) {
   s.capped = r.cap > 0 ? sym.tanh(s.raw * (1 / r.cap)) * r.cap : s.raw;
   // which keys a query may see, from positions
   Symbol allowed;
-  const auto allow = [&](const Symbol& which) { allowed = allowed.defined() ? sym.broadcast_mul(allowed, which) : which; };
+  const auto allow = [&](const Symbol& which) {
+    allowed = allowed.defined() ? sym.broadcast_mul(allowed, which) : which;
+  };
   const Symbol i = numbers(n, Shape(1, 1, n, 1), DType::float32), j = numbers(m, Shape(1, 1, 1, m), DType::float32);
   Symbol length;
   if (r.lengths.defined()) {
@@ -201,7 +203,8 @@ void linear_attention(Call& c) {
   const bool gated = rule == "gated" || rule == "gated_delta", delta = rule == "delta" || rule == "gated_delta";
   const int64_t heads = c.integer("q_num_heads", 0), kv = c.integer("kv_num_heads", 0);
   const DType dtype = c.dtype(), wide = dtype == DType::float64 ? dtype : DType::float32;
-  const Symbol q = split_heads(c, cast(c.x(0), wide), heads), k = split_heads(c, cast(c.x(1), wide), kv), v = split_heads(c, cast(c.x(2), wide), kv);
+  const Symbol q = split_heads(c, cast(c.x(0), wide), heads), k = split_heads(c, cast(c.x(1), wide), kv),
+               v = split_heads(c, cast(c.x(2), wide), kv);
   const Shape &ks = shape_of(k), &vs = shape_of(v);
   const int64_t batch = ks[0], steps = ks[2], dk = ks[3], dv = vs[3];
   const double given = c.real("scale", 0), scale = given == 0 ? 1 / std::sqrt(double(dk)) : given;
@@ -242,7 +245,8 @@ void causal_conv(Call& c) {
   const std::string activation = c.text("activation", "none");
   if (activation == "silu" || activation == "swish") y = sym.silu(y);
   c.set(0, y);
-  c.set(1, before == 0 ? full(Shape(s[0], s[1], 0), 0, c.dtype()) : slice_along(x, 2, shape_of(x)[2] - before, shape_of(x)[2]));
+  c.set(1, before == 0 ? full(Shape(s[0], s[1], 0), 0, c.dtype())
+                       : slice_along(x, 2, shape_of(x)[2] - before, shape_of(x)[2]));
 }
 
 constexpr Row rows[] = {

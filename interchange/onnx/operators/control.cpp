@@ -83,8 +83,10 @@ void scan(Call& c) {
     v.resize(n, 0);
     return v;
   };
-  const std::vector<int64_t> axes = list("scan_input_axes", scanned), directions = list(old ? "directions" : "scan_input_directions", scanned),
-                             out_axes = list("scan_output_axes", results), out_directions = list("scan_output_directions", results);
+  const std::vector<int64_t> axes = list("scan_input_axes", scanned),
+                             directions = list(old ? "directions" : "scan_input_directions", scanned),
+                             out_axes = list("scan_output_axes", results),
+                             out_directions = list("scan_output_directions", results);
   if (old && c.has(0)) c.fail_supported("sequence_lens");
   const auto run = [&](std::vector<Value> carried, const std::vector<Value>& inputs) {
     std::vector<std::vector<Value>> made(results);
@@ -109,12 +111,14 @@ void scan(Call& c) {
     }
     for (size_t k = 0; k < results; ++k) {
       const int rank = made[k].empty() ? 1 : made[k][0].shape().ndim() + 1;
-      carried.push_back(stacked(c, made[k], out_directions[k] != 0, c.axis(out_axes[k], rank), body.outputs[states + k]));
+      carried.push_back(
+          stacked(c, made[k], out_directions[k] != 0, c.axis(out_axes[k], rank), body.outputs[states + k]));
     }
     return carried;
   };
   if (!old) {
-    const std::vector<Value> outputs = run({all.begin(), all.begin() + ptrdiff_t(states)}, {all.begin() + ptrdiff_t(states), all.end()});
+    const std::vector<Value> outputs =
+        run({all.begin(), all.begin() + ptrdiff_t(states)}, {all.begin() + ptrdiff_t(states), all.end()});
     for (size_t k = 0; k < outputs.size(); ++k) c.set(int(k), outputs[k]);
     return;
   }
@@ -126,7 +130,8 @@ void scan(Call& c) {
       const Symbol row = slice_along(all[i].symbol, 0, b, b + 1);
       parts.push_back(Value::of(reshaped(row, from(all[i].shape(), 1)), all[i].type));
     }
-    const std::vector<Value> outputs = run({parts.begin(), parts.begin() + ptrdiff_t(states)}, {parts.begin() + ptrdiff_t(states), parts.end()});
+    const std::vector<Value> outputs =
+        run({parts.begin(), parts.begin() + ptrdiff_t(states)}, {parts.begin() + ptrdiff_t(states), parts.end()});
     for (size_t k = 0; k < outputs.size(); ++k) samples[k].push_back(outputs[k]);
   }
   for (size_t k = 0; k < samples.size(); ++k) c.set(int(k), stacked(c, samples[k], false, 0, body.outputs[k]));

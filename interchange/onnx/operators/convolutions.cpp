@@ -72,7 +72,8 @@ void conv_transpose(Call& c) {
                        .num_filter = int(w[1] * groups),
                        .num_group = int(groups)};
   bool direct = true;
-  for (size_t i = 0; i < n; ++i) direct &= pads[i] == pads[i + n] && pads[i] >= 0 && extra[i] < std::max(stride[i], dilation[i]) && extra[i] >= 0;
+  for (size_t i = 0; i < n; ++i)
+    direct &= pads[i] == pads[i + n] && pads[i] >= 0 && extra[i] < std::max(stride[i], dilation[i]) && extra[i] >= 0;
   if (direct) {
     op.pad = Shape(std::span<const int64_t>(pads).first(n));
     op.adj = as_shape(extra);

@@ -50,7 +50,8 @@ NDArray suppress(const NDArray& boxes, const NDArray& scores, const Suppression&
       for (int64_t j : order) {
         if (int64_t(kept.size()) >= s.most) break;
         const Box box = corners(b.data() + (i * n + j) * 4, s.by_center);
-        if (std::any_of(kept.begin(), kept.end(), [&](const Box& other) { return overlap(box, other) > s.overlap; })) continue;
+        if (std::any_of(kept.begin(), kept.end(), [&](const Box& other) { return overlap(box, other) > s.overlap; }))
+          continue;
         kept.push_back(box);
         rows.insert(rows.end(), {i, k, j});
       }
@@ -65,18 +66,19 @@ void non_max_suppression(Call& c) {
   if (c.has(3)) s.overlap = c.number(3);
   if (c.has(4)) s.score = c.number(4);
   s.by_center = c.integer("center_point_box", 0) != 0;
-  if (c.rank(0) != 3 || c.shape(0)[2] != 4 || c.rank(1) != 3 || c.shape(0)[0] != c.shape(1)[0] || c.shape(0)[1] != c.shape(1)[2]) {
+  if (c.rank(0) != 3 || c.shape(0)[2] != 4 || c.rank(1) != 3 || c.shape(0)[0] != c.shape(1)[0] ||
+      c.shape(0)[1] != c.shape(1)[2]) {
     c.fail(fmt::format("boxes {} and scores {}", c.shape(0).str(), c.shape(1).str()));
   }
-  c.set(c.conversion().host({c.input(0), c.input(1)}, [s](const std::vector<NDArray>& in) {
-    return std::vector{suppress(in[0], in[1], s)};
-  })[0]);
+  c.set(c.conversion().host({c.input(0), c.input(1)},
+                            [s](const std::vector<NDArray>& in) { return std::vector{suppress(in[0], in[1], s)}; })[0]);
 }
 
 // x, rois (r, 4), the image of each
 void roi_align(Call& c) {
   if (c.text("mode", "avg") != "avg") c.fail_supported("mode " + c.text("mode", "avg"));
-  const std::string mode = c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel");
+  const std::string mode =
+      c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel");
   const Symbol images = reshaped(cast(c.x(2), c.dtype(1)), Shape(c.shape(1)[0], 1));
   const int64_t ratio = c.integer("sampling_ratio", 0);
   c.set(sym.ROIAlign(c.x(0), concatenated({images, c.x(1)}, 1),

@@ -90,10 +90,7 @@ void clip(Call& c) {
   c.set(reshaped(y, c.shape()));
 }
 
-void where(Call& c) {
-  c.set(Value::of(sym.broadcast_where(c.x(0), c.x(1), c.x(2)), c.type(1)));
-}
-
+void where(Call& c) { c.set(Value::of(sym.broadcast_where(c.x(0), c.x(1), c.x(2)), c.type(1))); }
 
 constexpr Pair add = [](const Symbol& a, const Symbol& b) { return sym.broadcast_add(a, b); };
 constexpr Pair maximum = [](const Symbol& a, const Symbol& b) { return sym.broadcast_maximum(a, b); };

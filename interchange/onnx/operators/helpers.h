@@ -14,12 +14,14 @@ inline int rank_of(const Symbol& x) { return shape_of(x).ndim(); }
 
 Shape as_shape(const std::vector<int64_t>& dims);
 std::vector<int64_t> as_vector(const Shape& shape);
-Shape consecutive(int first, int last);  // first, ..., last - 1
+Shape consecutive(int first, int last);     // first, ..., last - 1
 Shape from(const Shape& shape, int first);  // without the dimensions before
 Shape without(const Shape& shape, int axis);
 Shape with_dim(Shape shape, int axis, int64_t size);
 
-Symbol matmul(const Symbol& a, const Symbol& b, bool b_is_weight = false);  // NumPy's product of matrices
+Symbol matmul(const Symbol& a, const Symbol& b);  // NumPy's product of matrices
+// The same with a layer's weight b, which is (in, out), given its transpose: an operator that plans know as a layer.
+Symbol dense(const Symbol& a, const Symbol& b_transposed, const Symbol* bias = nullptr);
 Symbol reshaped(const Symbol& x, const Shape& shape);  // the same where it has that shape
 Symbol cast(const Symbol& x, DType dtype);             // the same where it has that dtype
 Symbol broadcast(const Symbol& x, const Shape& shape);

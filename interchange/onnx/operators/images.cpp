@@ -56,8 +56,8 @@ void apply(Call& c, const Resizing& r) {
   const DType wide = is_floating(dtype) && size_of(dtype) >= 4 ? dtype : interpolates ? DType::float32 : dtype;
   Symbol y = cast(c.x(), wide);
   // bilinear images are one operator where its positions are these
-  bool is_image = c.rank() == 4 && interpolates && r.axes[0].kind == ResizeKind::linear && r.axes[0].out == r.axes[0].in &&
-                  r.axes[1].out == r.axes[1].in && is_floating(wide);
+  bool is_image = c.rank() == 4 && interpolates && r.axes[0].kind == ResizeKind::linear &&
+                  r.axes[0].out == r.axes[0].in && r.axes[1].out == r.axes[1].in && is_floating(wide);
   for (int i = 2; is_image && i < 4; ++i) {
     const ResizeAxis& a = r.axes[size_t(i)];
     const bool positions = a.coordinates == "half_pixel" || (a.coordinates == "pytorch_half_pixel" && a.out > 1) ||
@@ -86,21 +86,24 @@ void apply(Call& c, const Resizing& r) {
   if (outside.defined()) {
     y = sym.broadcast_where(outside, constant({r.extrapolation}, Shape::filled(c.rank(), 1), wide), y);
   }
-  if (!is_floating(dtype) && interpolates) y = sym.clip(sym.around(y), dtype == DType::uint8 ? 0 : -128, dtype == DType::uint8 ? 255 : 127);
+  if (!is_floating(dtype) && interpolates)
+    y = sym.clip(sym.around(y), dtype == DType::uint8 ? 0 : -128, dtype == DType::uint8 ? 255 : 127);
   c.set(cast(y, dtype));
 }
 
 // X, roi, scales, sizes
 void resize(Call& c) {
   const int rank = c.rank();
-  ResizeAxis common{.kind = kind_of(c, c.text("mode", "nearest")),
-                    .coordinates = c.opset() < 11 ? "asymmetric" : c.text("coordinate_transformation_mode", "half_pixel"),
-                    .nearest = c.opset() < 11 ? "floor" : c.text("nearest_mode", "round_prefer_floor"),
-                    .cubic_a = c.real("cubic_coeff_a", -0.75),
-                    .antialias = c.integer("antialias", 0) != 0,
-                    .exclude_outside = c.integer("exclude_outside", 0) != 0};
+  ResizeAxis common{
+      .kind = kind_of(c, c.text("mode", "nearest")),
+      .coordinates = c.opset() < 11 ? "asymmetric" : c.text("coordinate_transformation_mode", "half_pixel"),
+      .nearest = c.opset() < 11 ? "floor" : c.text("nearest_mode", "round_prefer_floor"),
+      .cubic_a = c.real("cubic_coeff_a", -0.75),
+      .antialias = c.integer("antialias", 0) != 0,
+      .exclude_outside = c.integer("exclude_outside", 0) != 0};
   std::vector<int64_t> axes = c.integers("axes");
-  if (axes.empty()) for (int i = 0; i < rank; ++i) axes.push_back(i);
+  if (axes.empty())
+    for (int i = 0; i < rank; ++i) axes.push_back(i);
   for (int64_t& a : axes) a = c.axis(a, rank);
   Resizing r{.axes = std::vector<ResizeAxis>(size_t(rank), common), .extrapolation = c.real("extrapolation_value", 0)};
   for (int i = 0; i < rank; ++i) r.axes[size_t(i)].in = r.axes[size_t(i)].out = c.shape()[i];
@@ -152,7 +155,8 @@ void resize(Call& c) {
 }
 
 void upsample(Call& c) {
-  const ResizeAxis common{.kind = kind_of(c, c.text("mode", "nearest")), .coordinates = "asymmetric", .nearest = "floor"};
+  const ResizeAxis common{
+      .kind = kind_of(c, c.text("mode", "nearest")), .coordinates = "asymmetric", .nearest = "floor"};
   std::vector<double> scales;
   if (c.opset() >= 9) scales = c.numbers(1);
   else if (c.has("scales")) scales = c.reals("scales");
@@ -211,12 +215,16 @@ struct Sampler {
 void grid_sample(Call& c) {
   const Shape &x = c.shape(0), &grid = c.shape(1);
   const int axes = x.ndim() - 2;
-  if (axes < 1 || grid.ndim() != x.ndim() || grid.back() != axes) c.fail(fmt::format("a grid {} for data {}", grid.str(), x.str()));
+  if (axes < 1 || grid.ndim() != x.ndim() || grid.back() != axes)
+    c.fail(fmt::format("a grid {} for data {}", grid.str(), x.str()));
   std::string mode = c.text("mode", "linear");
   if (mode == "bilinear") mode = "linear";
   if (mode == "bicubic") mode = "cubic";
-  Sampler sampler{.pixels = reshaped(cast(c.x(0), c.dtype() == DType::float64 ? DType::float64 : DType::float32), Shape(x[0], x[1], x.product(2, x.ndim()))),
-                  .size = {}, .samples = grid.product(1, grid.ndim() - 1), .padding = c.text("padding_mode", "zeros"),
+  Sampler sampler{.pixels = reshaped(cast(c.x(0), c.dtype() == DType::float64 ? DType::float64 : DType::float32),
+                                     Shape(x[0], x[1], x.product(2, x.ndim()))),
+                  .size = {},
+                  .samples = grid.product(1, grid.ndim() - 1),
+                  .padding = c.text("padding_mode", "zeros"),
                   .align = c.integer("align_corners", 0) != 0};
   for (int i = 0; i < axes; ++i) sampler.size.push_back(x[i + 2]);
   const DType wide = dtype_of(sampler.pixels);
@@ -228,7 +236,8 @@ void grid_sample(Call& c) {
     Symbol p = sampler.align ? (g + 1) * ((n - 1) / 2) : ((g + 1) * n - 1) * 0.5;
     // the position itself is moved inside, but for cubic, where each pixel's is
     if (mode != "cubic" && sampler.padding == "border") p = sym.clip(p, 0, n - 1);
-    if (mode != "cubic" && sampler.padding == "reflection") p = sampler.align ? reflected(p, 0, n - 1) : reflected(p, -0.5, n - 0.5);
+    if (mode != "cubic" && sampler.padding == "reflection")
+      p = sampler.align ? reflected(p, 0, n - 1) : reflected(p, -0.5, n - 0.5);
     where.push_back(p);
   }
   Symbol y;
@@ -293,7 +302,8 @@ void affine_grid(Call& c) {
     }
   }
   const DType wide = c.dtype() == DType::float64 ? DType::float64 : DType::float32;
-  const Symbol grid = sym.matmul(cast(c.x(0), wide), constant(base, Shape(axes + 1, positions), wide));  // (n, axes, positions)
+  const Symbol grid =
+      sym.matmul(cast(c.x(0), wide), constant(base, Shape(axes + 1, positions), wide));  // (n, axes, positions)
   Shape result(size[0]);
   for (int i = 0; i < axes; ++i) result.push_back(size[size_t(i) + 2]);
   result.push_back(axes);

@@ -121,8 +121,8 @@ void scatter_elements(Call& c) {
     base.push_back(at);
   }
   const Symbol places = sym.broadcast_add(reshaped(index, Shape(s.size())) * double(stride), constant(base));
-  const Symbol y = sym.put_along_axis(reshaped(c.x(), Shape(c.shape().size())), places, reshaped(c.x(2), Shape(s.size())),
-                                      {.axis = 0, .reduce = scatter_kind(c)});
+  const Symbol y = sym.put_along_axis(reshaped(c.x(), Shape(c.shape().size())), places,
+                                      reshaped(c.x(2), Shape(s.size())), {.axis = 0, .reduce = scatter_kind(c)});
   c.set_like(c.input(0), reshaped(y, c.shape()));
 }
 
@@ -167,7 +167,8 @@ void one_hot(Call& c) {
   if (depth < 1) c.fail(fmt::format("depth is {}", depth));
   const int axis = c.axis("axis", -1, c.rank() + 1);
   const Symbol values = c.x(2);
-  const Symbol off = reshaped(slice_along(values, 0, 0, 1), Shape(1)), on = reshaped(slice_along(values, 0, 1, 2), Shape(1));
+  const Symbol off = reshaped(slice_along(values, 0, 0, 1), Shape(1)),
+               on = reshaped(slice_along(values, 0, 1, 2), Shape(1));
   const Symbol i = cast(c.x(), DType::float64);
   Symbol hot = sym.one_hot(sym.broadcast_where(i < 0, i + double(depth), i), depth, {.dtype = DType::boolean});
   std::vector<int64_t> axes;
@@ -207,7 +208,8 @@ void unique(Call& c) {
   std::rotate(axes.begin(), axes.begin() + axis, axes.begin() + axis + 1);
   const Symbol rows = flat ? reshaped(c.x(), Shape(c.shape().size())) : transposed(c.x(), axes);
   const int64_t n = shape_of(rows)[0], width = n == 0 ? 0 : shape_of(rows).size() / n;
-  const std::vector<double> v = c.conversion().read(c.input(0).is_constant() && flat ? c.input(0) : Value::of(rows)).asvector<double>();
+  const std::vector<double> v =
+      c.conversion().read(c.input(0).is_constant() && flat ? c.input(0) : Value::of(rows)).asvector<double>();
   const auto row = [&](int64_t i) { return std::span(v).subspan(size_t(i * width), size_t(width)); };
   std::vector<int64_t> first, inverse(static_cast<size_t>(n)), counts;
   const auto less = [&](int64_t a, int64_t b) { return std::ranges::lexicographical_compare(row(a), row(b)); };
@@ -243,7 +245,8 @@ void unique(Call& c) {
 }
 
 void array_feature_extractor(Call& c) {
-  const Symbol y = sym.take(c.x(), cast(reshaped(c.x(1), Shape(c.shape(1).size())), DType::int64), {.axis = c.rank() - 1});
+  const Symbol y =
+      sym.take(c.x(), cast(reshaped(c.x(1), Shape(c.shape(1).size())), DType::int64), {.axis = c.rank() - 1});
   c.set(c.rank() == 1 ? reshaped(y, Shape(1, shape_of(y).size())) : y);
 }
 

@@ -17,7 +17,8 @@ Symbol negative_log_likelihood(const Call& c, const Symbol& logs, int target_inp
   Shape one = s;
   one[1] = 1;
   Symbol loss = sym.negative(reshaped(sym.take_along_axis(logs, reshaped(index, one), {.axis = 1}), t));
-  Symbol weight = c.has(weight_input) ? reshaped(sym.take(c.x(weight_input), index, {.axis = 0}), t) : sym.ones_like(loss);
+  Symbol weight =
+      c.has(weight_input) ? reshaped(sym.take(c.x(weight_input), index, {.axis = 0}), t) : sym.ones_like(loss);
   if (c.has("ignore_index")) {
     const Symbol counts = cast(sym.not_equal(target, double(c.integer("ignore_index", 0))), dtype_of(logs));
     weight = weight * counts;
@@ -91,7 +92,8 @@ void adam(Call& c) {
   const Symbol is_first = sym.logical_not(u.step > 0);
   const Symbol rate = sym.broadcast_where(is_first, u.rate, corrected);
   for (int i = 0; i < u.tensors; ++i) {
-    const Symbol &x = c.x(2 + i), &g = c.x(2 + u.tensors + i), &v = c.x(2 + 2 * u.tensors + i), &h = c.x(2 + 3 * u.tensors + i);
+    const Symbol &x = c.x(2 + i), &g = c.x(2 + u.tensors + i), &v = c.x(2 + 2 * u.tensors + i),
+                 &h = c.x(2 + 3 * u.tensors + i);
     const Symbol gradient = x * norm + g;
     const Symbol mean = v * alpha + gradient * (1 - alpha), square = h * beta + sym.square(gradient) * (1 - beta);
     const Symbol next = x - sym.broadcast_mul(mean / (sym.sqrt(square) + eps), rate);

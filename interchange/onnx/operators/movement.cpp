@@ -98,12 +98,15 @@ void tile(Call& c) {
 }
 
 void pad(Call& c) {
-  std::vector<int64_t> pads = c.opset() < 2 ? c.integers("paddings") : c.opset() < 11 ? c.integers("pads") : c.integers(1);
+  std::vector<int64_t> pads = c.opset() < 2    ? c.integers("paddings")
+                              : c.opset() < 11 ? c.integers("pads")
+                                               : c.integers(1);
   double value = c.real("value", 0);
   if (c.opset() >= 11 && c.has(2)) value = c.number(2);
   std::vector<int64_t> axes;
   if (c.opset() >= 18 && c.has(3)) axes = c.integers(3);
-  else for (int i = 0; i < c.rank(); ++i) axes.push_back(i);
+  else
+    for (int i = 0; i < c.rank(); ++i) axes.push_back(i);
   if (pads.size() != 2 * axes.size()) c.fail(fmt::format("{} pads for {} axes", pads.size(), axes.size()));
   std::vector<int64_t> before(size_t(c.rank())), after(size_t(c.rank()));
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -142,7 +145,8 @@ void pad(Call& c) {
   if (mode == "reflect") kind = NumpyPadMode::reflect;
   else if (mode == "edge") kind = NumpyPadMode::edge;
   else if (mode != "constant") c.fail("mode must be constant, reflect, edge or wrap, got '" + mode + "'");
-  c.set_like(c.input(0), pads_any ? sym._npi_pad(x, {.pad_width = {widths}, .mode = kind, .constant_value = value}) : x);
+  c.set_like(c.input(0),
+             pads_any ? sym._npi_pad(x, {.pad_width = {widths}, .mode = kind, .constant_value = value}) : x);
 }
 
 void depth_to_space(Call& c) {
@@ -163,7 +167,8 @@ void depth_to_space(Call& c) {
 void space_to_depth(Call& c) {
   const int64_t b = c.integer("blocksize", 1);
   const Shape& s = c.shape();
-  if (s.ndim() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) c.fail(fmt::format("blocksize {} for shape {}", b, s.str()));
+  if (s.ndim() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0)
+    c.fail(fmt::format("blocksize {} for shape {}", b, s.str()));
   const bool by_column = c.text("mode", "DCR") == "CRD";
   const Symbol y = reshaped(c.x(), Shape(s[0], s[1], s[2] / b, b, s[3] / b, b));
   const Symbol z = by_column ? transposed(y, {0, 1, 3, 5, 2, 4}) : transposed(y, {0, 3, 5, 1, 2, 4});
@@ -173,7 +178,8 @@ void space_to_depth(Call& c) {
 void center_crop_pad(Call& c) {
   const std::vector<int64_t> sizes = c.integers(1);
   std::vector<int64_t> axes = c.integers("axes");
-  if (axes.empty()) for (int i = 0; i < c.rank(); ++i) axes.push_back(i);
+  if (axes.empty())
+    for (int i = 0; i < c.rank(); ++i) axes.push_back(i);
   if (axes.size() != sizes.size()) c.fail("as many sizes as axes are needed");
   Symbol x = c.x();
   std::vector<int64_t> before(size_t(c.rank())), after(size_t(c.rank()));

@@ -18,7 +18,8 @@ void batch_norm(Call& c) {
   const bool trains = c.integer("training_mode", 0) != 0 && c.opset() >= 14;
   const bool is_layer = c.input(3).is_parameter && c.input(4).is_parameter && rank >= 2 && !trains;
   if (is_layer) {  // trained further, it updates its statistics
-    return c.set(sym.BatchNorm(x, c.x(1), c.x(2), c.x(3), c.x(4), {.eps = eps, .momentum = momentum, .fix_gamma = false}));
+    return c.set(
+        sym.BatchNorm(x, c.x(1), c.x(2), c.x(3), c.x(4), {.eps = eps, .momentum = momentum, .fix_gamma = false}));
   }
   const int axis = rank >= 2 ? 1 : 0;
   const DType wide = dtype_of(x) == DType::float64 ? DType::float64 : DType::float32;
@@ -38,13 +39,12 @@ void batch_norm(Call& c) {
   }
   const auto channels = [&](const Symbol& s) { return per_channel(cast(s, wide), rank, axis); };
   const Symbol scale = sym.broadcast_div(channels(c.x(1)), sym.sqrt(channels(var) + eps));
-  const Symbol y = sym.broadcast_add(sym.broadcast_mul(sym.broadcast_sub(cast(x, wide), channels(mean)), scale), channels(c.x(2)));
+  const Symbol y =
+      sym.broadcast_add(sym.broadcast_mul(sym.broadcast_sub(cast(x, wide), channels(mean)), scale), channels(c.x(2)));
   c.set(0, cast(y, c.dtype()));
 }
 
-void instance_norm(Call& c) {
-  c.set(sym.InstanceNorm(c.x(0), c.x(1), c.x(2), {.eps = c.real("epsilon", 1e-5f)}));
-}
+void instance_norm(Call& c) { c.set(sym.InstanceNorm(c.x(0), c.x(1), c.x(2), {.eps = c.real("epsilon", 1e-5f)})); }
 
 // Rows over all axes from `axis` on, in float32 where stash_type says so.
 struct Rows {
@@ -119,7 +119,8 @@ void group_norm(Call& c) {
   const int64_t length = s.size() / std::max<int64_t>(1, n * groups);
   const DType dtype = dtype_of(c.x()) == DType::float64 ? DType::float64 : DType::float32;
   const Symbol x = reshaped(cast(c.x(), dtype), Shape(n * groups, length));
-  const Symbol y = sym.LayerNorm(x, full(Shape(length), 1, dtype), full(Shape(length), 0, dtype), {.axis = 1, .eps = c.real("epsilon", 1e-5f)});
+  const Symbol y = sym.LayerNorm(x, full(Shape(length), 1, dtype), full(Shape(length), 0, dtype),
+                                 {.axis = 1, .eps = c.real("epsilon", 1e-5f)});
   const auto by_channel = [&](int i) {
     Symbol v = c.x(i);
     if (shape_of(v).size() == groups && groups != channels) {

@@ -58,7 +58,8 @@ Symbol pool(const Symbol& x, const Windows& w, PoolType type, double around) {
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
 
 // Places of maxima as numbers in all of x, of row-major or column-major images.
-Symbol places(const Symbol& in_padded, const Windows& w, const Shape& x, const std::vector<int64_t>& size, bool by_column) {
+Symbol places(const Symbol& in_padded, const Windows& w, const Shape& x, const std::vector<int64_t>& size,
+              bool by_column) {
   Symbol rest = in_padded, place;
   std::vector<Symbol> at(static_cast<size_t>(w.axes()));
   for (int i = w.axes() - 1; i >= 0; --i) {
@@ -137,9 +138,11 @@ void lp_pool(Call& c) {
 Shape spatial_axes(const Call& c) { return consecutive(2, c.rank()); }
 
 void global_pool(Call& c, PoolType type) {
-  if (c.rank() >= 3 && c.rank() <= 5 && c.shape().size() > 0) return c.set(sym.Pooling(c.x(), {.pool_type = type, .global_pool = true}));
+  if (c.rank() >= 3 && c.rank() <= 5 && c.shape().size() > 0)
+    return c.set(sym.Pooling(c.x(), {.pool_type = type, .global_pool = true}));
   const Shape axes = spatial_axes(c);
-  c.set(type == PoolType::max ? sym.max(c.x(), {.axis = axes, .keepdims = true}) : sym.mean(c.x(), {.axis = axes, .keepdims = true}));
+  c.set(type == PoolType::max ? sym.max(c.x(), {.axis = axes, .keepdims = true})
+                              : sym.mean(c.x(), {.axis = axes, .keepdims = true}));
 }
 
 void global_lp_pool(Call& c) {

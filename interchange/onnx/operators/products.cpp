@@ -23,21 +23,31 @@ Shape product_shape(Shape a, Shape b) {
 
 }  // namespace
 
-// A weight of two dimensions makes a layer, which plans know; other products are NumPy's.
-Symbol matmul(const Symbol& a, const Symbol& b, bool b_is_weight) {
-  const Shape &sa = shape_of(a), &sb = shape_of(b);
-  const Shape result = product_shape(sa, sb);
-  if (b_is_weight && sb.ndim() == 2 && sa.ndim() >= 2 && is_floating(dtype_of(a)) && sa.size() > 0 && sb.size() > 0) {
-    const int64_t rows = sa.product(0, sa.ndim() - 1);
-    const Symbol y = sym.FullyConnected(reshaped(a, Shape(rows, sa.back())), sym.transpose(b), {.num_hidden = int(sb[1])});
-    return reshaped(y, result);
-  }
-  return reshaped(sym.matmul(a, b), result);
+Symbol matmul(const Symbol& a, const Symbol& b) {
+  return reshaped(sym.matmul(a, b), product_shape(shape_of(a), shape_of(b)));
+}
+
+Symbol dense(const Symbol& a, const Symbol& b_transposed, const Symbol* bias) {
+  const op::FullyConnected op{.num_hidden = int(shape_of(b_transposed)[0]), .flatten = false};
+  return bias ? sym.FullyConnected(a, b_transposed, *bias, op) : sym.FullyConnected(a, b_transposed, op);
 }
 
 namespace {
 
-void matmul_node(Call& c) { c.set(matmul(c.x(0), c.x(1), c.input(1).known.defined())); }
+// The transpose of input i, a matrix that the model says; undefined for others.
+Symbol turned_weight(const Call& c, int i) {
+  const Value& w = c.input(i);
+  if (w.turned.defined()) return w.turned;
+  if (w.is_constant() && c.rank(i) == 2) return Symbol::constant(nd.transpose(w.known));
+  return {};
+}
+
+void matmul_node(Call& c) {
+  const bool is_layer =
+      is_floating(c.dtype()) && c.rank(0) >= 2 && c.rank(1) == 2 && c.shape(0).size() > 0 && c.shape(1).size() > 0;
+  const Symbol w = is_layer ? turned_weight(c, 1) : Symbol();
+  c.set(w.defined() ? dense(c.x(0), w) : matmul(c.x(0), c.x(1)));
+}
 
 // alpha op(a) op(b) + beta c
 void gemm(Call& c) {
@@ -46,13 +56,16 @@ void gemm(Call& c) {
   if (c.rank(0) != 2 || c.rank(1) != 2) c.fail("a and b must be matrices");
   Symbol a = ta ? sym.transpose(c.x(0)) : c.x(0);
   const int64_t columns = c.shape(1)[tb ? 0 : 1];
-  const bool is_bias = c.has(2) && beta == 1 && c.shape(2).size() == columns && c.shape(2).ndim() >= 1 && c.shape(2).back() == columns;
+  const bool is_bias =
+      c.has(2) && beta == 1 && c.shape(2).size() == columns && c.shape(2).ndim() >= 1 && c.shape(2).back() == columns;
   if (is_floating(c.dtype()) && alpha == 1 && shape_of(a).size() > 0 && columns > 0) {
-    const Symbol w = tb ? c.x(1) : sym.transpose(c.x(1));
+    Symbol w = tb ? c.x(1) : turned_weight(c, 1);
+    if (!w.defined()) w = sym.transpose(c.x(1));
     if (is_bias) {
-      return c.set(sym.FullyConnected(a, w, reshaped(c.x(2), Shape(columns)), {.num_hidden = int(columns)}));
+      const Symbol bias = reshaped(c.x(2), Shape(columns));
+      return c.set(dense(a, w, &bias));
     }
-    Symbol y = sym.FullyConnected(a, w, {.num_hidden = int(columns)});
+    Symbol y = dense(a, w);
     if (c.has(2)) y = sym.broadcast_add(y, beta == 1 ? c.x(2) : c.x(2) * beta);
     return c.set(y);
   }

@@ -130,7 +130,9 @@ void qlinear_matmul(Call& c) {
   y = sym.around(sym.broadcast_div(y, scale(6, -2, rank)));
   if (c.has(7)) {
     const Symbol zero = cast(c.x(7), DType::float64);
-    y = sym.broadcast_add(y, shape_of(zero).size() == 1 ? reshaped(zero, Shape(1)) : shape_of(zero).ndim() == 1 ? per_channel(zero, rank, rank - 2) : zero);
+    y = sym.broadcast_add(y, shape_of(zero).size() == 1   ? reshaped(zero, Shape(1))
+                             : shape_of(zero).ndim() == 1 ? per_channel(zero, rank, rank - 2)
+                                                          : zero);
   }
   const ElementType type = c.has(7) ? c.type(7) : c.type(0);
   c.set(Value::of(cast(reshaped(rounded_to(y, *range_of(type)), shape_of(product)), *format::dtype_of(type)), type));

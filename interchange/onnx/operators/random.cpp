@@ -27,7 +27,8 @@ template <bool Like>
 void normal(Call& c) {
   const DType dtype = dtype_for(c, Like);
   const Shape s = shape_for<Like>(c);
-  const Symbol y = sym.random_normal(s.ndim() == 0 ? Shape(1) : s, {.loc = c.real("mean", 0), .scale = c.real("scale", 1)});
+  const Symbol y =
+      sym.random_normal(s.ndim() == 0 ? Shape(1) : s, {.loc = c.real("mean", 0), .scale = c.real("scale", 1)});
   c.keep();
   c.set(cast(reshaped(y, s), dtype));
 }
@@ -36,7 +37,8 @@ template <bool Like>
 void uniform(Call& c) {
   const DType dtype = dtype_for(c, Like);
   const Shape s = shape_for<Like>(c);
-  const Symbol y = sym.random_uniform(s.ndim() == 0 ? Shape(1) : s, {.low = c.real("low", 0), .high = c.real("high", 1)});
+  const Symbol y =
+      sym.random_uniform(s.ndim() == 0 ? Shape(1) : s, {.low = c.real("low", 0), .high = c.real("high", 1)});
   c.keep();
   c.set(cast(reshaped(y, s), dtype));
 }
@@ -62,12 +64,8 @@ void multinomial(Call& c) {
 }
 
 constexpr Row rows[] = {
-    {"RandomNormal", normal<false>},
-    {"RandomNormalLike", normal<true>},
-    {"RandomUniform", uniform<false>},
-    {"RandomUniformLike", uniform<true>},
-    {"Bernoulli", bernoulli},
-    {"Multinomial", multinomial},
+    {"RandomNormal", normal<false>},      {"RandomNormalLike", normal<true>}, {"RandomUniform", uniform<false>},
+    {"RandomUniformLike", uniform<true>}, {"Bernoulli", bernoulli},           {"Multinomial", multinomial},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Recurrent layers. What Kaon's recurrence is the same as runs by it; other activations, peepholes and bounds are steps.
+// Recurrent layers. What Kaon's recurrence is the same as runs by it; other activations, peepholes and bounds are
+// steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +52,8 @@ std::vector<Activation> activations_of(const Call& c, int directions, const std:
     };
     if (name == "leakyrelu") a.alpha = next(alphas, alpha, 0.01);
     if (name == "thresholdedrelu" || name == "elu") a.alpha = next(alphas, alpha, 1);
-    if (name == "affine" || name == "scaledtanh") a.alpha = next(alphas, alpha, 1), a.beta = next(betas, beta, name == "affine" ? 0 : 1);
+    if (name == "affine" || name == "scaledtanh")
+      a.alpha = next(alphas, alpha, 1), a.beta = next(betas, beta, name == "affine" ? 0 : 1);
     if (name == "hardsigmoid") a.alpha = next(alphas, alpha, 0.2), a.beta = next(betas, beta, 0.5);
     all.push_back(a);
   }
@@ -78,12 +80,15 @@ Symbol reordered(const Symbol& x, const std::vector<int>& order, int64_t size) {
 
 Result scan(Cell cell, const Direction& d, int64_t size) {
   // ONNX's gates: lstm i o f c, gru z r h; Kaon's: i f g o and r z n
-  const std::vector<int> order = cell == Cell::lstm ? std::vector{0, 2, 3, 1} : cell == Cell::gru ? std::vector{1, 0, 2} : std::vector{0};
+  const std::vector<int> order = cell == Cell::lstm  ? std::vector{0, 2, 3, 1}
+                                 : cell == Cell::gru ? std::vector{1, 0, 2}
+                                                     : std::vector{0};
   const auto in_order = [&](const Symbol& s) { return reordered(s, order, size); };
   const Shape& xs = shape_of(d.x);
   const Symbol bias = cell == Cell::gru ? d.bias_w : d.bias_w + d.bias_r;
   const int64_t width = gates_of(cell) * size;
-  Symbol gates = sym.FullyConnected(reshaped(d.x, Shape(xs[0] * xs[1], xs[2])), in_order(d.w), in_order(bias), {.num_hidden = int(width)});
+  Symbol gates = sym.FullyConnected(reshaped(d.x, Shape(xs[0] * xs[1], xs[2])), in_order(d.w), in_order(bias),
+                                    {.num_hidden = int(width)});
   gates = reshaped(gates, Shape(xs[0], xs[1], width));
   const Symbol weight = in_order(d.r);
   const Symbol state = cell == Cell::lstm ? concatenated({d.h, d.c}, 1) : d.h;
@@ -92,8 +97,8 @@ Result scan(Cell cell, const Direction& d, int64_t size) {
   if (cell == Cell::gru) arrays.push_back(&bias_r);
   const Symbol lengths = d.lengths;
   if (lengths.defined()) arrays.push_back(&lengths);
-  const RnnMode mode = cell == Cell::lstm  ? RnnMode::lstm
-                       : cell == Cell::gru ? RnnMode::gru
+  const RnnMode mode = cell == Cell::lstm                ? RnnMode::lstm
+                       : cell == Cell::gru               ? RnnMode::gru
                        : d.activations[0].name == "relu" ? RnnMode::rnn_relu
                                                          : RnnMode::rnn_tanh;
   const std::vector<Symbol> both =
@@ -114,7 +119,9 @@ Result steps(const Call& c, Cell cell, const Direction& d, int64_t size) {
   const auto bounded = [&](const Symbol& s) { return clip > 0 ? sym.clip(s, -clip, clip) : s; };
   const auto gate = [&](const Symbol& all, int i) { return slice_along(all, 1, i * size, (i + 1) * size); };
   const auto rows = [&](const Symbol& s, int i) { return slice_along(s, 0, i * size, (i + 1) * size); };
-  const auto times = [&](const Symbol& x, const Symbol& w) { return sym.FullyConnected(x, w, {.num_hidden = int(shape_of(w)[0])}); };
+  const auto times = [&](const Symbol& x, const Symbol& w) {
+    return sym.FullyConnected(x, w, {.num_hidden = int(shape_of(w)[0])});
+  };
   Symbol h = d.h, cell_state = d.c;
   std::vector<Symbol> results(static_cast<size_t>(count));
   const auto& f = d.activations;
@@ -126,7 +133,8 @@ Result steps(const Call& c, Cell cell, const Direction& d, int64_t size) {
     if (cell == Cell::rnn) {
       next = f[0](c, bounded(wx + sym.broadcast_add(times(h, d.r), d.bias_r)));
     } else if (cell == Cell::gru) {
-      const Symbol zr = sym.broadcast_add(times(h, slice_along(d.r, 0, 0, 2 * size)), slice_along(d.bias_r, 0, 0, 2 * size));
+      const Symbol zr =
+          sym.broadcast_add(times(h, slice_along(d.r, 0, 0, 2 * size)), slice_along(d.bias_r, 0, 0, 2 * size));
       const Symbol z = f[0](c, bounded(gate(wx, 0) + gate(zr, 0))), r = f[0](c, bounded(gate(wx, 1) + gate(zr, 1)));
       const Symbol u = rows(d.r, 2), b = rows(d.bias_r, 2);
       const Symbol inner = before_reset ? r * sym.broadcast_add(times(h, u), b) : sym.broadcast_add(times(r * h, u), b);
@@ -171,7 +179,8 @@ void recurrent(Call& c) {
                                                           : std::vector<std::string>{"Tanh"};
   const std::vector<Activation> activations = activations_of(c, directions, usual);
   const int cell_input = 6, peephole_input = 7;
-  bool direct = c.real("clip", 0) == 0 && c.integer("input_forget", 0) == 0 && !(K == Cell::lstm && c.has(peephole_input)) &&
+  bool direct = c.real("clip", 0) == 0 && c.integer("input_forget", 0) == 0 &&
+                !(K == Cell::lstm && c.has(peephole_input)) &&
                 (K != Cell::gru || c.integer("linear_before_reset", 0) != 0) && is_floating(dtype);
   for (size_t i = 0; i < activations.size(); ++i) {
     std::string expected = usual[i % usual.size()];
@@ -197,21 +206,33 @@ void recurrent(Call& c) {
   };
   std::vector<Symbol> ys, hs, cs;
   for (int d = 0; d < directions; ++d) {
-    Direction one{.x = x, .w = part(1, d), .r = part(2, d), .bias_w = {}, .bias_r = {}, .h = state(5, d), .c = {}, .peepholes = {},
-                  .lengths = lengths, .reverse = d == 1 || direction == "reverse", .activations = {}};
+    Direction one{.x = x,
+                  .w = part(1, d),
+                  .r = part(2, d),
+                  .bias_w = {},
+                  .bias_r = {},
+                  .h = state(5, d),
+                  .c = {},
+                  .peepholes = {},
+                  .lengths = lengths,
+                  .reverse = d == 1 || direction == "reverse",
+                  .activations = {}};
     const Symbol bias = c.has(3) ? part(3, d) : full(Shape(2 * width), 0, dtype);
     one.bias_w = slice_along(bias, 0, 0, width);
     one.bias_r = slice_along(bias, 0, width, 2 * width);
     if (K == Cell::lstm) one.c = state(cell_input, d);
     if (K == Cell::lstm && c.has(peephole_input)) one.peepholes = part(peephole_input, d);
-    one.activations.assign(activations.begin() + d * ptrdiff_t(usual.size()), activations.begin() + (d + 1) * ptrdiff_t(usual.size()));
+    one.activations.assign(activations.begin() + d * ptrdiff_t(usual.size()),
+                           activations.begin() + (d + 1) * ptrdiff_t(usual.size()));
     const Result result = direct ? scan(K, one, size) : steps(c, K, one, size);
     ys.push_back(result.steps);
     hs.push_back(result.h);
     cs.push_back(result.c);
   }
   // (steps, directions, batch, H) and (directions, batch, H), or with the batch first
-  const auto stacked = [&](const std::vector<Symbol>& parts, int axis) { return sym.stack(std::span<const Symbol>(parts), {.axis = axis}); };
+  const auto stacked = [&](const std::vector<Symbol>& parts, int axis) {
+    return sym.stack(std::span<const Symbol>(parts), {.axis = axis});
+  };
   Symbol y = stacked(ys, 1);
   if (batch_first) y = transposed(y, {2, 0, 1, 3});
   c.set(0, y);

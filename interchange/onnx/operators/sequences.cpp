@@ -94,7 +94,8 @@ void sequence_map(Call& c) {
       inputs.push_back(v.kind == Value::Kind::sequence ? v.items.at(i) : v);
     }
     const std::vector<Value> outputs = c.conversion().convert_graph(body, c.conversion().scope(), inputs);
-    for (size_t k = 0; k < outputs.size(); ++k) results[k].items.push_back(outputs[k]), results[k].type = outputs[k].type;
+    for (size_t k = 0; k < outputs.size(); ++k)
+      results[k].items.push_back(outputs[k]), results[k].type = outputs[k].type;
   }
   for (size_t k = 0; k < results.size(); ++k) c.set(int(k), results[k]);
 }

@@ -48,7 +48,8 @@ void constant_node(Call& c) {
     case Attribute::Type::integers: return c.set(integers_value(a->integers));
     case Attribute::Type::float32: return c.set(Value::constant(NDArray::from(&a->f, 1, Shape())));
     case Attribute::Type::floats:
-      return c.set(Value::constant(NDArray::from(a->floats.data(), a->floats.size(), Shape(int64_t(a->floats.size())))));
+      return c.set(
+          Value::constant(NDArray::from(a->floats.data(), a->floats.size(), Shape(int64_t(a->floats.size())))));
     case Attribute::Type::string: return c.set(Value::text({a->s}, Shape()));
     case Attribute::Type::strings: return c.set(Value::text(a->strings, Shape(int64_t(a->strings.size()))));
     default: c.fail_supported("the attribute " + a->name);
@@ -77,7 +78,8 @@ void reshape(Call& c) {
   int unknown = -1;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == 0 && !zero_is_zero) {
-      if (int(i) >= c.rank()) c.fail(fmt::format("dimension {} is copied from an input of shape {}", i, c.shape().str()));
+      if (int(i) >= c.rank())
+        c.fail(fmt::format("dimension {} is copied from an input of shape {}", i, c.shape().str()));
       dims[i] = c.shape()[int(i)];
     }
     if (dims[i] == -1) {

@@ -67,7 +67,8 @@ void dft(Call& c) {
       Symbol rest = sym.reverse(slice_along(x, line, 1, 1 + mirrored), Shape(line));
       std::vector<double> signs{1, -1};
       signs.resize(size_t(last));
-      rest = sym.broadcast_mul(rest, constant(signs, with_dim(Shape::filled(c.rank(), 1), c.rank() - 1, last), c.dtype()));
+      rest =
+          sym.broadcast_mul(rest, constant(signs, with_dim(Shape::filled(c.rank(), 1), c.rank() - 1, last), c.dtype()));
       x = concatenated({x, rest}, line);
     }
     return c.set(transposed(transform(x, n, true, true), axes));
@@ -133,7 +134,9 @@ void mel_weight_matrix(Call& c) {
   std::vector<double> values(size_t(bins * mels));
   for (int64_t i = 0; i < mels; ++i) {
     const int64_t begin = edges[size_t(i)], middle = edges[size_t(i) + 1], end = edges[size_t(i) + 2];
-    const auto at = [&](int64_t bin) -> double* { return bin >= 0 && bin < bins ? &values[size_t(bin * mels + i)] : nullptr; };
+    const auto at = [&](int64_t bin) -> double* {
+      return bin >= 0 && bin < bins ? &values[size_t(bin * mels + i)] : nullptr;
+    };
     if (middle == begin) {
       if (double* v = at(middle)) *v = 1;
     } else {

@@ -36,13 +36,15 @@ auto combined(const Value& a, const Value& b, F&& fn) {
   const Shape s = ops::broadcast_shapes(a.strings_shape, b.strings_shape, "strings");
   std::vector<decltype(fn(std::string(), std::string()))> all;
   for (int64_t i = 0; i < s.size(); ++i) {
-    all.push_back(fn(a.strings[broadcast_place(i, a.strings_shape, s)], b.strings[broadcast_place(i, b.strings_shape, s)]));
+    all.push_back(
+        fn(a.strings[broadcast_place(i, a.strings_shape, s)], b.strings[broadcast_place(i, b.strings_shape, s)]));
   }
   return std::pair(std::move(all), s);
 }
 
 void concat(Call& c) {
-  auto [strings, shape] = combined(text(c, 0), text(c, 1), [](const std::string& a, const std::string& b) { return a + b; });
+  auto [strings, shape] =
+      combined(text(c, 0), text(c, 1), [](const std::string& a, const std::string& b) { return a + b; });
   c.set(Value::text(std::move(strings), shape));
 }
 
@@ -124,7 +126,8 @@ void normalizer(Call& c) {
   const std::string action = c.text("case_change_action", "NONE");
   const bool sensitive = c.integer("is_case_sensitive", 0) != 0;
   std::vector<std::string> stop = c.texts("stopwords");
-  if (!sensitive) for (std::string& s : stop) s = in_case(s, false);
+  if (!sensitive)
+    for (std::string& s : stop) s = in_case(s, false);
   std::vector<std::string> kept;
   for (const std::string& s : x.strings) {
     const std::string key = sensitive ? s : in_case(s, false);
@@ -176,10 +179,13 @@ void label_encoder(Call& c) {
   };
   const auto* given = c.node().find("default_tensor");
   if (values.kind == Value::Kind::strings) {
-    const std::string otherwise = given && !given->tensors.empty() && !given->tensors[0].strings.empty() ? given->tensors[0].strings[0] : c.text("default_string", "_Unused");
+    const std::string otherwise = given && !given->tensors.empty() && !given->tensors[0].strings.empty()
+                                      ? given->tensors[0].strings[0]
+                                      : c.text("default_string", "_Unused");
     return c.set(Value::text(chosen(values.strings, otherwise), shape));
   }
-  double otherwise = values.dtype() == DType::int64 ? double(c.integer("default_int64", -1)) : c.real("default_float", -0.0);
+  double otherwise =
+      values.dtype() == DType::int64 ? double(c.integer("default_int64", -1)) : c.real("default_float", -0.0);
   if (given && !given->tensors.empty()) otherwise = given->tensors[0].values().asvector<double>()[0];
   const std::vector<double> all = chosen(values.known.asvector<double>(), otherwise);
   c.set(Value::constant(NDArray::from(all.data(), all.size(), shape, values.dtype()), values.type));
@@ -189,14 +195,17 @@ void label_encoder(Call& c) {
 void tf_idf(Call& c) {
   std::vector<std::string> x;
   if (c.input(0).kind == Value::Kind::strings) x = c.input(0).strings;
-  else for (int64_t v : c.integers(0)) x.push_back(std::to_string(v));
+  else
+    for (int64_t v : c.integers(0)) x.push_back(std::to_string(v));
   const Shape shape = c.input(0).shape();
   const int64_t rows = shape.ndim() == 2 ? shape[0] : 1, length = shape.ndim() == 2 ? shape[1] : shape.size();
   std::vector<std::string> pool = c.texts("pool_strings");
-  if (pool.empty()) for (int64_t v : c.integers("pool_int64s")) pool.push_back(std::to_string(v));
+  if (pool.empty())
+    for (int64_t v : c.integers("pool_int64s")) pool.push_back(std::to_string(v));
   const std::vector<int64_t> begins = c.integers("ngram_counts"), columns = c.integers("ngram_indexes");
   const std::vector<double> weights = c.reals("weights");
-  const int64_t least = c.integer("min_gram_length", 1), most = c.integer("max_gram_length", 1), skips = c.integer("max_skip_count", 0);
+  const int64_t least = c.integer("min_gram_length", 1), most = c.integer("max_gram_length", 1),
+                skips = c.integer("max_skip_count", 0);
   const int64_t width = columns.empty() ? 0 : *std::max_element(columns.begin(), columns.end()) + 1;
   std::vector<float> result(size_t(rows * width));
   size_t gram = 0;
@@ -213,7 +222,8 @@ void tf_idf(Call& c) {
         for (int64_t step = 1; step <= steps; ++step) {
           for (int64_t first = 0; first + int64_t(n - 1) * step < length; ++first) {
             bool equal = true;
-            for (size_t k = 0; equal && k < n; ++k) equal = x[size_t(row * length + first + int64_t(k) * step)] == pool[at + k];
+            for (size_t k = 0; equal && k < n; ++k)
+              equal = x[size_t(row * length + first + int64_t(k) * step)] == pool[at + k];
             count += equal;
           }
         }
@@ -228,7 +238,8 @@ void tf_idf(Call& c) {
       count = mode == "IDF" ? (count > 0 ? weight : 0) : count * weight;
     }
   }
-  c.set(Value::constant(NDArray::from(result.data(), result.size(), shape.ndim() == 2 ? Shape(rows, width) : Shape(width))));
+  c.set(Value::constant(
+      NDArray::from(result.data(), result.size(), shape.ndim() == 2 ? Shape(rows, width) : Shape(width))));
 }
 
 void binarizer(Call& c) { c.set(cast(c.x() > c.real("threshold", 0), c.dtype())); }

@@ -29,7 +29,8 @@ Value decoded(Call& c, const Value& x) {
 }
 
 bool is_small_integer(ElementType type) {
-  return type == ElementType::uint4 || type == ElementType::int4 || type == ElementType::uint2 || type == ElementType::int2;
+  return type == ElementType::uint4 || type == ElementType::int4 || type == ElementType::uint2 ||
+         type == ElementType::int2;
 }
 
 Value encoded(Call& c, const Value& x, ElementType type, bool saturate) {

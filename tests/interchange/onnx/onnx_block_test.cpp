@@ -127,7 +127,8 @@ TEST_CASE("onnx block: what is not written is named") {
   const Symbol x = sym.var("x", {2, 3});
   CHECK_THROWS_WITH(onnx::save(sym.gamma(x), {{"x", {Shape(2, 3), DType::float32}}}, {}, folder.path / "g.onnx"),
                     Catch::Contains("the operator gamma is not written"));
-  CHECK_THROWS_WITH(onnx::save(sym.relu(x), {{"x", {Shape(2, 3), DType::float32}}}, {}, folder.path / "g.onnx", {.opset = 3}),
-                    Catch::Contains("opset 3 is not written"));
+  CHECK_THROWS_WITH(
+      onnx::save(sym.relu(x), {{"x", {Shape(2, 3), DType::float32}}}, {}, folder.path / "g.onnx", {.opset = 3}),
+      Catch::Contains("opset 3 is not written"));
   CHECK_FALSE(fs::exists(folder.path / "g.onnx"));
 }

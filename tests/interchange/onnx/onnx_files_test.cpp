@@ -168,7 +168,8 @@ TEST_CASE("onnx files: external data stay in the model's folder") {
   folder.write("data.bin", std::string(reinterpret_cast<const char*>(values), sizeof(values)));
   const fs::path good = folder.write("good.onnx", with_external("data.bin", "4", "12"));
   CHECK(onnx::load(good)(nd.zeros({3})).asvector<float>() == std::vector<float>{1, 2, 3});
-  const auto refused = [&](const std::string& location, const std::string& offset, const std::string& length, const std::string& why) {
+  const auto refused = [&](const std::string& location, const std::string& offset, const std::string& length,
+                           const std::string& why) {
     const fs::path file = folder.write("bad.onnx", with_external(location, offset, length));
     CHECK_THROWS_WITH(onnx::load(file), Catch::Contains(why));
   };
