@@ -93,6 +93,7 @@ struct Block::State {
   struct Entry {
     std::vector<InputForm> forms;
     std::shared_ptr<const Program> program;
+    std::vector<size_t> places;  // of a program without steps: which arrays its block takes
   };
   std::vector<Entry> programs;  // the latest first
 };
@@ -223,38 +224,53 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
     forms.push_back(std::move(form));
   }
 
-  std::shared_ptr<const Program> program;
+  // A program without steps needs nothing but its block: no values are looked up by name then.
   convert::Evaluator values;
-  for (size_t i = 0; i < s.programs.size() && !program; ++i) {
-    if (s.programs[i].forms != forms) continue;
+  const bool is_active = node_->active;
+  const auto is_ready = [&](const Program& program) {
+    if (program.steps.empty() && is_active) return true;
     convert::Evaluator trial;
-    if (!s.programs[i].program->prepare(arrays, trial)) continue;
+    if (!program.prepare(arrays, trial)) return false;
     values = std::move(trial);
-    program = s.programs[i].program;
-    std::rotate(s.programs.begin(), s.programs.begin() + ptrdiff_t(i), s.programs.begin() + ptrdiff_t(i) + 1);
-  }
-  if (!program) {
+    return true;
+  };
+  auto entry = std::find_if(s.programs.begin(), s.programs.end(),
+                            [&](const State::Entry& e) { return e.forms == forms && is_ready(*e.program); });
+  if (entry != s.programs.end()) {
+    std::rotate(s.programs.begin(), entry, entry + 1);
+  } else {
     convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
-    program = conversion.convert(forms, &arrays);
-    program->prepare(arrays, values);
-    s.programs.insert(s.programs.begin(), {forms, program});
+    State::Entry made{forms, conversion.convert(forms, &arrays), {}};
+    if (!is_ready(*made.program))
+      throw StateError("[onnx] the program depends on values that differ each time they are computed");
+    for (const Symbol& variable : made.program->block_inputs) {
+      const auto& all = made.program->inputs;
+      const auto at = std::find_if(all.begin(), all.end(),
+                                   [&](const Symbol& i) { return i.entry().node == variable.entry().node; });
+      if (at != all.end()) made.places.push_back(size_t(at - all.begin()));
+    }
+    s.programs.insert(s.programs.begin(), std::move(made));
     if (s.programs.size() > kMaxPrograms) s.programs.pop_back();
   }
+  const std::vector<size_t>& places = s.programs.front().places;
+  const std::shared_ptr<const Program> program = s.programs.front().program;
 
   std::vector<NDArray> computed;
-  if (program->block) {
-    if (node_->active) {
-      const uint64_t changes = node_->changes + 1;
-      if (program->changes != changes) {
-        program->block->hybridize(true, node_->options);
-        program->changes = changes;
-      }
-      std::vector<NDArray> block_inputs;
-      for (const Symbol& variable : program->block_inputs) block_inputs.push_back(values(variable));
-      computed = program->block->forward(block_inputs, site);
-    } else {
-      for (const Symbol& each : program->computed) computed.push_back(values(each));
+  if (program->block && is_active) {
+    const uint64_t changes = node_->changes + 1;
+    if (program->changes != changes) {
+      program->block->hybridize(true, node_->options);
+      program->changes = changes;
     }
+    std::vector<NDArray> block_inputs;
+    if (program->steps.empty()) {
+      for (size_t place : places) block_inputs.push_back(arrays[place]);
+    } else {
+      for (const Symbol& variable : program->block_inputs) block_inputs.push_back(values(variable));
+    }
+    computed = program->block->forward(block_inputs, site);
+  } else if (program->block) {
+    for (const Symbol& each : program->computed) computed.push_back(values(each));
   }
   std::vector<Value> outputs;
   size_t next = 0;

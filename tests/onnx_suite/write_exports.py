@@ -99,7 +99,6 @@ def transformer(kind):
         config = t.GPT2Config(vocab_size=100, n_embd=32, n_layer=2, n_head=4, n_positions=64, use_cache=False)
         net, inputs = t.GPT2LMHeadModel(config), (words(2, 12, 100),)
     config._attn_implementation = "eager"
-    net.config.return_dict = False
     return net, inputs
 
 
@@ -111,8 +110,7 @@ class First(nn.Module):
         self.net, self.names = net, names
 
     def forward(self, *inputs):
-        out = self.net(**dict(zip(self.names, inputs)), return_dict=False)
-        return out[0]
+        return self.net(**dict(zip(self.names, inputs)))[0]
 
 
 def language(kind, names):

@@ -15,9 +15,9 @@ from onnx import defs
 
 HEAD = """# ONNX operators
 
-Made by `tests/onnx_suite/write_page.py` from a run of the backend test of the `onnx` package {version}, which is not ours: each
-case is run twice operator by operator and twice hybridized, and passes when all four give the expected outputs within the
-suite's own tolerances. What the reader does is in [interchange.md](interchange.md).
+Made by `tests/onnx_suite/write_page.py` from a run of the backend test of the `onnx` package {version}, which is not
+ours: each case is run twice operator by operator and twice hybridized, and passes when all four give the expected
+outputs within the suite's own tolerances. What the reader does is in [interchange.md](interchange.md).
 
 | group | cases | pass | |
 |---|---|---|---|
@@ -67,8 +67,8 @@ def main():
         f.write(HEAD.format(version=onnx.__version__))
         for group, (total, passed) in groups.items():
             f.write(f"| {group} | {total} | {passed} | {100 * passed / total:.1f} % |\n")
-        f.write("\n## By operator\n\nopsets: the versions of the operator that the standard has. cases: those with this operator alone, "
-                "and in brackets the\nothers that pass and use it.\n\n| operator | opsets | pass | why not |\n|---|---|---|---|\n")
+        f.write("\n## By operator\n\nopsets: the versions of the operator that the standard has. pass: cases with this operator "
+                "alone, and in brackets the\nothers that pass and use it.\n\n| operator | opsets | pass | why not |\n|---|---|---|---|\n")
         for key in sorted(set(by_operator) | set(used_in), key=lambda k: (k[0], k[1].lower())):
             runs = by_operator.get(key, [])
             passed = sum(r is None for _, r in runs)

@@ -69,7 +69,7 @@ NDArray dense(const SparseTensor& tensor) {
     throw IoError(
         fmt::format("[onnx] sparse tensor {}: {} indices of {} values", tensor.values.name, indices.size(), n));
   }
-  if (size > (int64_t(1) << 31))
+  if (size > (int64_t(1) << 26))
     throw IoError(fmt::format("[onnx] sparse tensor {} is too large: {}", tensor.values.name, s.str()));
   const size_t width = size_of(values.dtype());
   auto own = std::make_shared<std::vector<uint64_t>>((size_t(size) * width + 7) / 8 + 1);

@@ -38,7 +38,10 @@ Shape with_dim(Shape shape, int axis, int64_t size) {
 }
 
 Symbol reshaped(const Symbol& x, const Shape& shape) {
-  return shape_of(x) == shape ? x : sym._reshape_to(x, {.shape = shape});
+  if (shape_of(x) == shape) return x;
+  // MXNet's operator where it can say the shape: 0 and no dimensions are codes there
+  const bool is_plain = shape.ndim() > 0 && shape.size() > 0;
+  return is_plain ? sym.reshape(x, shape) : sym._reshape_to(x, {.shape = shape});
 }
 
 Symbol cast(const Symbol& x, DType dtype) { return dtype_of(x) == dtype ? x : sym.cast(x, dtype); }

@@ -91,6 +91,13 @@ TEST_CASE("onnx block: specialized, it is a SymbolBlock, which MXNet's files tak
   gluon::SymbolBlock block = onnx::load_block(folder.path / "net.onnx");
   CHECK(largest_difference(block(x), y) < 1e-5);
   CHECK(block.program().list_arguments().size() == 9);
+  block.hybridize();
+  block(x);
+  block.export_model((folder.path / "exported").string());
+  const std::string input = onnx::load(folder.path / "net.onnx").inputs().at(0).name;
+  gluon::SymbolBlock imported =
+      gluon::SymbolBlock::imports(folder.path / "exported-symbol.json", {input}, folder.path / "exported-0000.params");
+  CHECK(largest_difference(imported(x), y) < 1e-5);
   Around around(block);
   around.hybridize();
   CHECK(largest_difference(around(x), nd.relu(y)) < 1e-5);

@@ -83,27 +83,12 @@ std::string with_external(const std::string& location, const std::string& offset
   if (!offset.empty()) t.message(13, entry("offset", offset));
   if (!length.empty()) t.message(13, entry("length", length));
   t.integer(14, 1);
-  WireWriter graph;
-  graph.message(5, t);
-  Model m = sum();
-  m.graph.initializers.clear();
-  WireWriter whole;
-  whole.message(7, graph);
-  // the last graph counts in protobuf's own readers they would be merged; here one graph is written by hand
-  WireWriter add, x, model;
+  WireWriter add, x, y, graph, opset, model;
   add.text(1, "x"), add.text(1, "w"), add.text(2, "y"), add.text(4, "Add");
-  x.text(1, "x");
-  graph.message(1, add);
-  graph.message(11, x);
-  WireWriter y;
-  y.text(1, "y");
-  graph.message(12, y);
-  WireWriter opset;
-  opset.text(1, "");
-  opset.integer(2, 17);
-  model.integer(1, 8);
-  model.message(7, graph);
-  model.message(8, opset);
+  x.text(1, "x"), y.text(1, "y");
+  graph.message(1, add), graph.message(5, t), graph.message(11, x), graph.message(12, y);
+  opset.text(1, ""), opset.integer(2, 17);
+  model.integer(1, 8), model.message(7, graph), model.message(8, opset);
   return model.data();
 }
 
