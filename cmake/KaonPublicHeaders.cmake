@@ -29,6 +29,7 @@ set(KAON_OPTIONAL_HEADERS
   interchange/load_weights.h  # files of other tools: weights into nets
   interchange/mxnet_states.h
   interchange/numpy_files.h
+  interchange/onnx.h
   interchange/safetensors.h
   interchange/tensor_files.h
   interchange/torch_files.h

@@ -1,0 +1,324 @@
+#include "kaon/interchange/onnx.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/autograd.h"
+#include "kaon/interchange/onnx/convert/call.h"
+#include "kaon/interchange/onnx/convert/conversion.h"
+#include "kaon/interchange/onnx/format/model.h"
+
+namespace kaon::onnx {
+
+using convert::InputForm;
+using convert::Program;
+
+namespace {
+
+ValueInfo as_public(const format::ValueInfo& info) {
+  ValueInfo v;
+  v.name = info.name;
+  v.kind = ValueInfo::Kind(int(info.kind));
+  v.element_type = format::name_of(info.type);
+  v.dtype = format::dtype_of(info.type).value_or(DType::float32);
+  v.has_shape = info.has_shape && info.dims.size() <= size_t(Shape::max_ndim);
+  if (!v.has_shape) return v;
+  for (const auto& d : info.dims) {
+    v.shape.push_back(d.value);
+    v.dim_names.push_back(d.name);
+  }
+  return v;
+}
+
+// Names of initializers that only ever are running statistics.
+void add_statistics(const std::vector<format::Node>& nodes, std::set<std::string>& to) {
+  for (const format::Node& n : nodes) {
+    if (n.op_type != "BatchNormalization" || n.inputs.size() < 5) continue;
+    to.insert(n.inputs[3]);
+    to.insert(n.inputs[4]);
+  }
+}
+
+// Initializers that only ever are the second factor of a product of matrices. Layers of Kaon's have them transposed,
+// so that they are kept that way: a plan would transpose them in each call.
+void add_weights(const std::vector<format::Node>& nodes, std::set<std::string>& weights,
+                 std::set<std::string>& others) {
+  for (const format::Node& n : nodes) {
+    const auto* turns = n.find("transB");
+    const bool is_product =
+        n.domain.empty() && (n.op_type == "MatMul" || (n.op_type == "Gemm" && (!turns || turns->i == 0)));
+    for (size_t i = 0; i < n.inputs.size(); ++i) (is_product && i == 1 ? weights : others).insert(n.inputs[i]);
+    for (const auto& a : n.attributes) {
+      for (const auto& g : a.graphs) {
+        std::set<std::string> inside;  // values there are looked up by name
+        add_weights(g->nodes, inside, others);
+        others.merge(inside);
+      }
+    }
+  }
+}
+
+void count_operators(const std::vector<format::Node>& nodes, const format::Model& model, Summary& summary) {
+  for (const format::Node& n : nodes) {
+    const std::string name = (n.domain.empty() ? "" : n.domain + ".") + n.op_type;
+    const bool is_function =
+        std::any_of(model.functions.begin(), model.functions.end(),
+                    [&](const format::Function& f) { return f.name == n.op_type && f.domain == n.domain; });
+    const auto opset = model.opsets.find(n.domain);
+    const int64_t version = opset == model.opsets.end() ? 1 : opset->second;
+    if (++summary.operators[name] == 1 && !is_function && !convert::find_converter(n.domain, n.op_type, version)) {
+      summary.unsupported.push_back(name);
+    }
+    for (const auto& a : n.attributes) {
+      for (const auto& g : a.graphs) count_operators(g->nodes, model, summary);
+    }
+  }
+}
+
+constexpr size_t kMaxPrograms = 16;
+
+}  // namespace
+
+struct Block::State {
+  format::Model model;
+  std::vector<format::ValueInfo> inputs;
+  std::unordered_map<std::string, gluon::Parameter> parameters;
+  std::unordered_map<std::string, convert::Value> constants;
+  std::unordered_set<std::string> turned;
+  struct Entry {
+    std::vector<InputForm> forms;
+    std::shared_ptr<const Program> program;
+    std::vector<size_t> places;  // of a program without steps: which arrays its block takes
+  };
+  std::vector<Entry> programs;  // the latest first
+};
+
+Block::Block(const std::filesystem::path& file, const LoadOptions& options)
+    : gluon::Block("onnx"), state_(std::make_shared<State>()) {
+  State& s = *state_;
+  s.model = format::read_model(file);
+  std::set<std::string> statistics;
+  add_statistics(s.model.graph.nodes, statistics);
+  std::set<std::string> weights, others;
+  add_weights(s.model.graph.nodes, weights, others);
+  for (const format::Tensor& t : s.model.graph.initializers) {
+    if (t.type == format::ElementType::string) {
+      s.constants[t.name] = convert::Value::text(t.strings, t.shape());
+      continue;
+    }
+    const NDArray values = t.values();
+    const auto dtype = format::dtype_of(t.type);
+    // numbers without dimensions are attributes rather than weights
+    if (!options.trainable || !is_floating(*dtype) || values.ndim() == 0 || values.size() == 0) {
+      s.constants[t.name] = convert::Value::constant(values, t.type);
+      continue;
+    }
+    const bool is_turned = values.ndim() == 2 && weights.contains(t.name) && !others.contains(t.name);
+    const NDArray own = is_turned ? nd.transpose(values) : values;
+    const gluon::Parameter p(t.name, own.shape(), {.dtype = *dtype, .differentiable = !statistics.contains(t.name)});
+    p.set_data(own);
+    if (is_turned) s.turned.insert(t.name);
+    share_param(t.name, p);
+    s.parameters.emplace(t.name, p);
+  }
+  for (const format::SparseTensor& t : s.model.graph.sparse_initializers) {
+    s.constants[t.values.name] = convert::Value::constant(format::dense(t), t.values.type);
+  }
+  for (const format::ValueInfo& info : s.model.graph.inputs) {
+    if (!s.parameters.contains(info.name) && !s.constants.contains(info.name)) s.inputs.push_back(info);
+  }
+  node_->active = true;
+}
+
+std::vector<ValueInfo> Block::inputs() const {
+  std::vector<ValueInfo> all;
+  for (const auto& info : state_->inputs) all.push_back(as_public(info));
+  return all;
+}
+
+std::vector<ValueInfo> Block::outputs() const {
+  std::vector<ValueInfo> all;
+  for (const auto& info : state_->model.graph.outputs) all.push_back(as_public(info));
+  return all;
+}
+
+Summary Block::summary() const {
+  const format::Model& m = state_->model;
+  Summary s{.ir_version = m.ir_version, .opsets = m.opsets, .producer = m.producer, .operators = {}, .unsupported = {}};
+  count_operators(m.graph.nodes, m, s);
+  for (const format::Function& f : m.functions) count_operators(f.nodes, m, s);
+  for (const format::Tensor& t : m.graph.initializers) s.parameters += t.size();
+  return s;
+}
+
+namespace {
+
+void check_input(const format::ValueInfo& info, const NDArray& x) {
+  const auto dtype = format::dtype_of(info.type);
+  if (dtype && x.dtype() != *dtype) {
+    throw TypeError(fmt::format("[onnx] the input {} has dtype {}, got {}", info.name, kaon::name_of(*dtype),
+                                kaon::name_of(x.dtype())));
+  }
+  if (!info.has_shape || info.kind != format::ValueInfo::Kind::tensor) return;
+  bool fits = int(info.dims.size()) == x.ndim();
+  for (int i = 0; fits && i < x.ndim(); ++i)
+    fits = info.dims[size_t(i)].value < 0 || info.dims[size_t(i)].value == x.shape()[i];
+  if (fits) return;
+  std::string expected;
+  for (const auto& d : info.dims) {
+    expected += (expected.empty() ? "" : ", ") + (d.value >= 0     ? std::to_string(d.value)
+                                                  : d.name.empty() ? "?"
+                                                                   : d.name);
+  }
+  throw ShapeError(fmt::format("[onnx] the input {} has shape ({}), got {}", info.name, expected, x.shape().str()));
+}
+
+Value as_public(const convert::Value& value, const std::vector<NDArray>& computed, size_t& next) {
+  const auto array = [&](const convert::Value& v) { return v.is_constant() ? v.known.copy() : computed[next++]; };
+  switch (value.kind) {
+    case convert::Value::Kind::tensor: return array(value);
+    case convert::Value::Kind::sequence: {
+      std::vector<NDArray> items;
+      for (const convert::Value& item : value.items) items.push_back(array(item));
+      return items;
+    }
+    case convert::Value::Kind::strings: return {value.strings, value.strings_shape};
+    case convert::Value::Kind::nothing: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_location site) const {
+  State& s = *state_;
+  if (inputs.size() != s.inputs.size()) {
+    throw ValueError(fmt::format("[onnx] the model takes {} inputs, got {}", s.inputs.size(), inputs.size()));
+  }
+  std::vector<InputForm> forms;
+  std::vector<NDArray> arrays;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    InputForm form;
+    const auto add = [&](const NDArray& x) {
+      check_input(s.inputs[i], x);
+      form.arrays.push_back({x.shape(), x.dtype()});
+      arrays.push_back(x);
+    };
+    if (inputs[i].is_sequence) {
+      form.kind = convert::Value::Kind::sequence;
+      for (const NDArray& x : inputs[i].sequence) add(x);
+    } else if (inputs[i].is_text) {
+      form.kind = convert::Value::Kind::strings;
+      form.strings = inputs[i].strings;
+      form.strings_shape = inputs[i].strings_shape;
+    } else if (inputs[i].is_nothing()) {
+      form.kind = convert::Value::Kind::nothing;
+    } else {
+      add(inputs[i].array);
+    }
+    forms.push_back(std::move(form));
+  }
+
+  // A program without steps needs nothing but its block: no values are looked up by name then.
+  convert::Evaluator values;
+  const bool is_active = node_->active;
+  const auto is_ready = [&](const Program& program) {
+    if (program.steps.empty() && is_active) return true;
+    convert::Evaluator trial;
+    if (!program.prepare(arrays, trial)) return false;
+    values = std::move(trial);
+    return true;
+  };
+  auto entry = std::find_if(s.programs.begin(), s.programs.end(),
+                            [&](const State::Entry& e) { return e.forms == forms && is_ready(*e.program); });
+  if (entry != s.programs.end()) {
+    std::rotate(s.programs.begin(), entry, entry + 1);
+  } else {
+    convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
+    State::Entry made{forms, conversion.convert(forms, &arrays), {}};
+    if (!is_ready(*made.program))
+      throw StateError("[onnx] the program depends on values that differ each time they are computed");
+    for (const Symbol& variable : made.program->block_inputs) {
+      const auto& all = made.program->inputs;
+      const auto at = std::find_if(all.begin(), all.end(),
+                                   [&](const Symbol& i) { return i.entry().node == variable.entry().node; });
+      if (at != all.end()) made.places.push_back(size_t(at - all.begin()));
+    }
+    s.programs.insert(s.programs.begin(), std::move(made));
+    if (s.programs.size() > kMaxPrograms) s.programs.pop_back();
+  }
+  const std::vector<size_t>& places = s.programs.front().places;
+  const std::shared_ptr<const Program> program = s.programs.front().program;
+
+  std::vector<NDArray> computed;
+  if (program->block && is_active) {
+    const uint64_t changes = node_->changes + 1;
+    if (program->changes != changes) {
+      program->block->hybridize(true, node_->options);
+      program->changes = changes;
+    }
+    std::vector<NDArray> block_inputs;
+    if (program->steps.empty()) {
+      for (size_t place : places) block_inputs.push_back(arrays[place]);
+    } else {
+      for (const Symbol& variable : program->block_inputs) block_inputs.push_back(values(variable));
+    }
+    computed = program->block->forward(block_inputs, site);
+  } else if (program->block) {
+    for (const Symbol& each : program->computed) computed.push_back(values(each));
+  }
+  std::vector<Value> outputs;
+  size_t next = 0;
+  for (const convert::Value& value : program->outputs) outputs.push_back(as_public(value, computed, next));
+  return outputs;
+}
+
+std::vector<NDArray> Block::forward(const std::vector<NDArray>& inputs, std::source_location site) const {
+  std::vector<NDArray> arrays;
+  const std::vector<Value> given(inputs.begin(), inputs.end());
+  for (Value& v : run(given, site)) {
+    if (!v.array.defined()) throw ValueError("[onnx] an output is no array: run() gives it");
+    arrays.push_back(std::move(v.array));
+  }
+  return arrays;
+}
+
+NDArray Block::operator()(const NDArray& x, std::source_location site) const {
+  const std::vector<NDArray> all = forward({x}, site);
+  if (all.size() != 1)
+    throw ValueError(fmt::format("[onnx] the model has {} outputs: forward({{x}}) gives all", all.size()));
+  return all[0];
+}
+
+gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
+  State& s = *state_;
+  std::vector<InputForm> forms;
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    const ValueInfo info = as_public(s.inputs[i]);
+    const Shape shape = i < shapes.size() ? shapes[i] : info.has_shape ? info.shape : Shape::unknown();
+    if (!shape.is_known()) {
+      throw ShapeError(
+          fmt::format("[onnx] the shape of the input {} is not known: give one for each input", info.name));
+    }
+    InputForm form;
+    form.arrays = {{shape, info.dtype}};
+    forms.push_back(std::move(form));
+  }
+  convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
+  const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);
+  if (!program->block) throw ValueError("[onnx] the model's outputs are constants: there is nothing to run");
+  return *program->block;
+}
+
+Block load(const std::filesystem::path& file, const LoadOptions& options) { return Block(file, options); }
+
+gluon::SymbolBlock load_block(const std::filesystem::path& file, const std::vector<Shape>& shapes) {
+  return Block(file).specialize(shapes);
+}
+
+}  // namespace kaon::onnx

@@ -1,0 +1,123 @@
+// ONNX models, read and written: nets of other tools as blocks.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kaon/engine/api.h"
+#include "kaon/gluon/symbol_block.h"
+
+namespace KAON_API kaon {
+namespace onnx {
+
+// What a model takes or gives.
+struct ValueInfo {
+  enum class Kind : uint8_t { tensor, sequence, optional, other };
+  std::string name;
+  Kind kind = Kind::tensor;
+  // Of the elements: "FLOAT", "INT64", "FLOAT8E4M3FN". Those that Kaon has no dtype for are held as codes in uint8, one
+  // in each, also the ones of 4 and 2 bits.
+  std::string element_type;
+  DType dtype = DType::float32;
+  bool has_shape = false;
+  Shape shape;                         // -1: any size
+  std::vector<std::string> dim_names;  // by dimension; "" for a number
+};
+
+// A value of a model's input or output: an array, a sequence of arrays, strings with a shape, or nothing (an optional
+// without a value).
+struct Value {
+  Value() = default;
+  Value(NDArray array) : array(std::move(array)) {}
+  Value(std::vector<NDArray> sequence) : is_sequence(true), sequence(std::move(sequence)) {}
+  Value(std::vector<std::string> strings, const Shape& shape)
+      : is_text(true), strings(std::move(strings)), strings_shape(shape) {}
+  bool is_nothing() const { return !is_sequence && !is_text && !array.defined(); }
+
+  NDArray array;
+  bool is_sequence = false;
+  std::vector<NDArray> sequence;
+  bool is_text = false;
+  std::vector<std::string> strings;  // row-major
+  Shape strings_shape;
+};
+
+struct LoadOptions {
+  // Initializers of floating numbers with dimensions are parameters, which can be trained. Else they are constants: no
+  // memory of their own where they lie in the file as Kaon holds them.
+  bool trainable = true;
+};
+
+// What tools show of a model.
+struct Summary {
+  int64_t ir_version = 0;
+  std::map<std::string, int64_t> opsets;  // by domain; "" is ONNX's own
+  std::string producer;
+  std::map<std::string, int> operators;  // "Conv", "com.microsoft.Gelu": how many nodes, in functions and graphs too
+  std::vector<std::string> unsupported;  // those of them that cannot run
+  int64_t parameters = 0;                // elements of all initializers
+};
+
+// A model as a block. It is converted at the first call with inputs of certain shapes and dtypes, and kept for the next
+// ones: every shape is known then, so that arithmetic on shapes costs nothing later and dimensions by name just work.
+// Hybridized, as it is from the start, a call is one submission. What it computes may depend on the values of inputs,
+// as where one is a shape or a condition: these values are read, which blocks, and other values are converted anew. An
+// operator that is not supported throws ValueError at the call, with the node's name. A handle; thread safety: calls
+// from one thread at a time; several blocks may share their parameters.
+class Block : public gluon::Block {
+ public:
+  explicit Block(const std::filesystem::path& file, const LoadOptions& options = {});
+
+  std::vector<ValueInfo> inputs() const;   // without those that have initializers
+  std::vector<ValueInfo> outputs() const;  // of the model
+  Summary summary() const;
+
+  // All outputs. Throws ValueError for another number of inputs, TypeError and ShapeError for inputs that do not fit,
+  // ValueError for outputs that are no arrays.
+  std::vector<NDArray> forward(const std::vector<NDArray>& inputs,
+                               std::source_location site = std::source_location::current()) const;
+  // The output of a model that has one.
+  NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const;
+  // The same for models with sequences and optionals.
+  std::vector<Value> run(const std::vector<Value>& inputs,
+                         std::source_location site = std::source_location::current()) const;
+  // The program for inputs of these shapes, in the order of inputs(), of the dtypes that the model says: a block like
+  // any other, printed, exported and put into nets, which shares this one's parameters. Throws as forward() does,
+  // TraceError where the program depends on values.
+  gluon::SymbolBlock specialize(const std::vector<Shape>& shapes) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// The model of a file; its external data lie in the file's folder. Throws IoError naming file and offset for a file
+// that is no model, or is damaged. Does not convert yet.
+KAON_API Block load(const std::filesystem::path& file, const LoadOptions& options = {});
+// The program for inputs of these shapes: load(file).specialize(shapes). Where the model says every shape, none need be
+// given.
+KAON_API gluon::SymbolBlock load_block(const std::filesystem::path& file, const std::vector<Shape>& shapes = {});
+
+struct SaveOptions {
+  int64_t opset = 17;           // 17 to 24
+  std::vector<Shape> shapes{};  // of the inputs; without them those of the latest trace
+  // The first dimension of inputs and outputs is written as this name, of any size: for programs in which no operator
+  // says its number. Empty: the number.
+  std::string_view batch_name{};
+};
+
+// Writes a hybridized block that has been called, as it predicts. Blocks until its parameters are computed. Throws
+// StateError before a first hybridized call, ValueError for an operator that is not written and for another opset,
+// IoError. A crash leaves an old file as it was.
+KAON_API void save(const gluon::Block& block, const std::filesystem::path& file, const SaveOptions& options = {});
+// The same of a program, given its inputs and the values of its other variables.
+KAON_API void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
+                   const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& file,
+                   const SaveOptions& options = {});
+
+}  // namespace onnx
+}  // namespace kaon

@@ -1,0 +1,50 @@
+#include "kaon/interchange/onnx/convert/evaluate.h"
+
+#include <fmt/format.h>
+
+#include "kaon/graph/ir/symbol_node.h"
+
+namespace kaon::onnx::convert {
+
+using graph::SymbolNode;
+
+void Evaluator::bind(const Symbol& variable, const NDArray& value) {
+  values_[variable.entry().node.get()] = {value};
+  keep_.push_back(variable);
+}
+
+bool Evaluator::is_bound(const Symbol& variable) const { return values_.contains(variable.entry().node.get()); }
+
+NDArray Evaluator::operator()(const Symbol& value) {
+  const SymbolEntry& head = value.entry();
+  keep_.push_back(value);
+  // depth first, without recursion: chains are as long as the net
+  std::vector<SymbolNode*> stack{head.node.get()};
+  while (!stack.empty()) {
+    SymbolNode* const node = stack.back();
+    if (values_.contains(node)) {
+      stack.pop_back();
+      continue;
+    }
+    if (node->is_variable()) {
+      if (!node->constant.defined()) throw StateError(fmt::format("[onnx] the variable {} has no value", node->name));
+      values_[node] = {node->constant};
+      stack.pop_back();
+      continue;
+    }
+    const size_t before = stack.size();
+    for (const SymbolEntry& input : node->inputs) {
+      if (!values_.contains(input.node.get())) stack.push_back(input.node.get());
+    }
+    if (stack.size() > before) continue;
+    std::vector<const NDArray*> inputs;
+    for (const SymbolEntry& input : node->inputs) inputs.push_back(&values_[input.node.get()][input.output]);
+    std::vector<NDArray> outputs(size_t(node->visible_outputs()));
+    NDArray::apply(*node->op, node->attrs.get(), inputs, outputs, std::source_location::current(), node->name);
+    values_[node] = std::move(outputs);
+    stack.pop_back();
+  }
+  return values_[head.node.get()][head.output];
+}
+
+}  // namespace kaon::onnx::convert

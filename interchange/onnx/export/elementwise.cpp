@@ -1,0 +1,224 @@
+// Elementwise operators as ONNX nodes.
+#include <numbers>
+
+#include "kaon/interchange/onnx/export/emit.h"
+#include "kaon/ops/all_ops.h"
+
+namespace kaon::onnx::exporting {
+
+namespace {
+
+template <const char* Name>
+void same(Emit& e) {
+  e.set(e.node(Name, e.all()));
+}
+
+// Kaon's comparisons and logic have the dtype of their operands.
+template <const char* Name>
+void comparison(Emit& e) {
+  e.set(e.cast(e.node(Name, e.all()), e.result_dtype()));
+}
+
+template <const char* Name>
+void logic(Emit& e) {
+  e.set(e.cast(e.node(Name, {e.cast(e.in(0), DType::boolean), e.cast(e.in(1), DType::boolean)}), e.result_dtype()));
+}
+
+template <class Op, const char* Name, bool Swapped = false>
+void with_number(Emit& e) {
+  const std::string n = e.number(e.op<Op>().scalar);
+  e.set(Swapped ? e.node(Name, {n, e.in()}) : e.node(Name, {e.in(), n}));
+}
+
+template <class Op, const char* Name>
+void compared_with(Emit& e) {
+  e.set(e.cast(e.node(Name, {e.in(), e.number(e.op<Op>().scalar)}), e.result_dtype()));
+}
+
+#define KAON_NAME(symbol, text) constexpr char symbol[] = text;
+KAON_NAME(kAbs, "Abs")
+KAON_NAME(kNeg, "Neg") KAON_NAME(kSign, "Sign") KAON_NAME(kCeil, "Ceil") KAON_NAME(kFloor, "Floor")
+    KAON_NAME(kExp, "Exp") KAON_NAME(kLog, "Log") KAON_NAME(kSqrt, "Sqrt") KAON_NAME(kReciprocal, "Reciprocal")
+        KAON_NAME(kSin, "Sin") KAON_NAME(kCos, "Cos") KAON_NAME(kTan, "Tan") KAON_NAME(kAsin, "Asin")
+            KAON_NAME(kAcos, "Acos") KAON_NAME(kAtan, "Atan") KAON_NAME(kSinh, "Sinh") KAON_NAME(kCosh, "Cosh")
+                KAON_NAME(kAsinh, "Asinh") KAON_NAME(kAcosh, "Acosh") KAON_NAME(kAtanh, "Atanh") KAON_NAME(kErf, "Erf")
+                    KAON_NAME(kRelu, "Relu") KAON_NAME(kSigmoid, "Sigmoid") KAON_NAME(kTanh, "Tanh")
+                        KAON_NAME(kSoftplus, "Softplus") KAON_NAME(kSoftsign, "Softsign")
+                            KAON_NAME(kIdentity, "Identity") KAON_NAME(kAdd, "Add") KAON_NAME(kSub, "Sub")
+                                KAON_NAME(kMul, "Mul") KAON_NAME(kDiv, "Div") KAON_NAME(kPow, "Pow")
+                                    KAON_NAME(kMax, "Max") KAON_NAME(kMin, "Min") KAON_NAME(kEqual, "Equal")
+                                        KAON_NAME(kGreater, "Greater") KAON_NAME(kGreaterOrEqual, "GreaterOrEqual")
+                                            KAON_NAME(kLess, "Less") KAON_NAME(kLessOrEqual, "LessOrEqual")
+                                                KAON_NAME(kAnd, "And") KAON_NAME(kOr, "Or") KAON_NAME(kXor, "Xor")
+                                                    KAON_NAME(kSum, "Sum") KAON_NAME(kMish, "Mish")
+                                                        KAON_NAME(kHardSwish, "HardSwish")
+#undef KAON_NAME
+
+                                                            void activation(Emit& e) {
+  switch (e.op<op::Activation>().act_type) {
+    case ActivationType::relu: return same<kRelu>(e);
+    case ActivationType::sigmoid: return same<kSigmoid>(e);
+    case ActivationType::tanh: return same<kTanh>(e);
+    case ActivationType::softrelu: return same<kSoftplus>(e);
+    case ActivationType::softsign: return same<kSoftsign>(e);
+  }
+  e.fail("act_type");
+}
+
+// x/2 (1 + erf(x / sqrt 2))
+void gelu(Emit& e) {
+  if (e.builder().opset() >= 20) return e.set(e.node("Gelu", {e.in()}));
+  const std::string erf = e.node("Erf", {e.node("Div", {e.in(), e.number(std::numbers::sqrt2)})});
+  const std::string twice = e.node("Mul", {e.in(), e.node("Add", {erf, e.number(1)})});
+  e.set(e.node("Mul", {twice, e.number(0.5)}));
+}
+
+void leaky_relu(Emit& e) {
+  const auto& op = e.op<op::LeakyReLU>();
+  switch (op.act_type) {
+    case LeakyType::leaky: return e.set(e.node("LeakyRelu", {e.in()}, {real("alpha", op.slope)}));
+    case LeakyType::elu: return e.set(e.node("Elu", {e.in()}, {real("alpha", op.slope)}));
+    case LeakyType::selu: return e.set(e.node("Selu", {e.in()}));
+    case LeakyType::rrelu:
+      return e.set(e.node("LeakyRelu", {e.in()}, {real("alpha", (op.lower_bound + op.upper_bound) / 2)}));
+    case LeakyType::gelu: return gelu(e);
+    case LeakyType::prelu: {
+      Shape slope(e.shape(1).size());  // a number for each channel
+      for (int i = 2; i < e.shape().ndim() && slope[0] != 1; ++i) slope.push_back(1);
+      return e.set(e.node("PRelu", {e.in(), e.reshape(e.in(1), slope)}));
+    }
+  }
+  e.fail("act_type");
+}
+
+void square(Emit& e) { e.set(e.node("Mul", {e.in(), e.in()})); }
+void rsqrt(Emit& e) { e.set(e.node("Reciprocal", {e.node("Sqrt", {e.in()})})); }
+void log1p(Emit& e) { e.set(e.node("Log", {e.node("Add", {e.in(), e.number(1)})})); }
+void expm1(Emit& e) { e.set(e.node("Sub", {e.node("Exp", {e.in()}), e.number(1)})); }
+void silu(Emit& e) { e.set(e.node("Mul", {e.in(), e.node("Sigmoid", {e.in()})})); }
+void log_sigmoid(Emit& e) { e.set(e.node("Neg", {e.node("Softplus", {e.node("Neg", {e.in()})})})); }
+void cast(Emit& e) { e.set(e.cast(e.in(), e.result_dtype())); }
+void logical_not(Emit& e) { e.set(e.cast(e.node("Not", {e.cast(e.in(), DType::boolean)}), e.result_dtype())); }
+
+void clip(Emit& e) {
+  const auto& op = e.op<op::Clip>();
+  e.set(e.node("Clip", {e.in(), e.number(op.a_min), e.number(op.a_max)}));
+}
+
+void hard_sigmoid(Emit& e) {
+  const auto& op = e.op<op::HardSigmoid>();
+  e.set(e.node("HardSigmoid", {e.in()}, {real("alpha", op.alpha), real("beta", op.beta)}));
+}
+
+void not_equal(Emit& e) { e.set(e.cast(e.node("Not", {e.node("Equal", e.all())}), e.result_dtype())); }
+
+void where(Emit& e) {
+  std::string condition = e.in(0);
+  if (e.dtype(0) != DType::boolean) condition = e.cast(condition, DType::boolean);
+  if (e.shape(0).ndim() == 1 && e.shape(1).ndim() > 1) {  // a 1-D condition chooses rows
+    Shape s = Shape::filled(e.shape(1).ndim(), 1);
+    s[0] = e.shape(0)[0];
+    condition = e.reshape(condition, s);
+  }
+  e.set(e.node("Where", {condition, e.in(1), e.in(2)}));
+}
+
+void broadcast_where(Emit& e) {
+  std::string condition = e.in(0);
+  if (e.dtype(0) != DType::boolean) condition = e.cast(condition, DType::boolean);
+  e.set(e.node("Where", {condition, e.in(1), e.in(2)}));
+}
+
+template <int Value>
+void filled_like(Emit& e) {
+  e.set(e.builder().initializer(
+      nd.full(e.result().ndim() == 0 ? Shape(1) : e.result(), Value, {.dtype = e.result_dtype()}), "filled"));
+}
+
+const WriterRow rows[] = {
+    {&op::Abs::def, same<kAbs>},
+    {&op::Negative::def, same<kNeg>},
+    {&op::Sign::def, same<kSign>},
+    {&op::Ceil::def, same<kCeil>},
+    {&op::Floor::def, same<kFloor>},
+    {&op::Exp::def, same<kExp>},
+    {&op::Log::def, same<kLog>},
+    {&op::Sqrt::def, same<kSqrt>},
+    {&op::Rsqrt::def, rsqrt},
+    {&op::Square::def, square},
+    {&op::Reciprocal::def, same<kReciprocal>},
+    {&op::Erf::def, same<kErf>},
+    {&op::Log1p::def, log1p},
+    {&op::Expm1::def, expm1},
+    {&op::Sin::def, same<kSin>},
+    {&op::Cos::def, same<kCos>},
+    {&op::Tan::def, same<kTan>},
+    {&op::Arcsin::def, same<kAsin>},
+    {&op::Arccos::def, same<kAcos>},
+    {&op::Arctan::def, same<kAtan>},
+    {&op::Sinh::def, same<kSinh>},
+    {&op::Cosh::def, same<kCosh>},
+    {&op::Arcsinh::def, same<kAsinh>},
+    {&op::Arccosh::def, same<kAcosh>},
+    {&op::Arctanh::def, same<kAtanh>},
+    {&op::Relu::def, same<kRelu>},
+    {&op::Sigmoid::def, same<kSigmoid>},
+    {&op::Tanh::def, same<kTanh>},
+    {&op::SoftRelu::def, same<kSoftplus>},
+    {&op::Softsign::def, same<kSoftsign>},
+    {&op::Gelu::def, gelu},
+    {&op::Silu::def, silu},
+    {&op::Mish::def, same<kMish>},
+    {&op::LogSigmoid::def, log_sigmoid},
+    {&op::HardSwish::def, same<kHardSwish>},
+    {&op::HardSigmoid::def, hard_sigmoid},
+    {&op::Activation::def, activation},
+    {&op::LeakyReLU::def, leaky_relu},
+    {&op::Copy::def, same<kIdentity>},
+    {&op::BlockGrad::def, same<kIdentity>},
+    {&op::Cast::def, cast},
+    {&op::Clip::def, clip},
+    {&op::LogicalNot::def, logical_not},
+    {&op::ZerosLike::def, filled_like<0>},
+    {&op::OnesLike::def, filled_like<1>},
+    {&op::BroadcastAdd::def, same<kAdd>},
+    {&op::BroadcastSub::def, same<kSub>},
+    {&op::BroadcastMul::def, same<kMul>},
+    {&op::BroadcastDiv::def, same<kDiv>},
+    {&op::BroadcastPower::def, same<kPow>},
+    {&op::BroadcastMaximum::def, same<kMax>},
+    {&op::BroadcastMinimum::def, same<kMin>},
+    {&op::BroadcastEqual::def, comparison<kEqual>},
+    {&op::BroadcastNotEqual::def, not_equal},
+    {&op::BroadcastGreater::def, comparison<kGreater>},
+    {&op::BroadcastGreaterEqual::def, comparison<kGreaterOrEqual>},
+    {&op::BroadcastLesser::def, comparison<kLess>},
+    {&op::BroadcastLesserEqual::def, comparison<kLessOrEqual>},
+    {&op::BroadcastLogicalAnd::def, logic<kAnd>},
+    {&op::BroadcastLogicalOr::def, logic<kOr>},
+    {&op::BroadcastLogicalXor::def, logic<kXor>},
+    {&op::AddN::def, same<kSum>},
+    {&op::PlusScalar::def, with_number<op::PlusScalar, kAdd>},
+    {&op::MinusScalar::def, with_number<op::MinusScalar, kSub>},
+    {&op::RMinusScalar::def, with_number<op::RMinusScalar, kSub, true>},
+    {&op::MulScalar::def, with_number<op::MulScalar, kMul>},
+    {&op::DivScalar::def, with_number<op::DivScalar, kDiv>},
+    {&op::RDivScalar::def, with_number<op::RDivScalar, kDiv, true>},
+    {&op::PowerScalar::def, with_number<op::PowerScalar, kPow>},
+    {&op::RPowerScalar::def, with_number<op::RPowerScalar, kPow, true>},
+    {&op::MaximumScalar::def, with_number<op::MaximumScalar, kMax>},
+    {&op::MinimumScalar::def, with_number<op::MinimumScalar, kMin>},
+    {&op::EqualScalar::def, compared_with<op::EqualScalar, kEqual>},
+    {&op::GreaterScalar::def, compared_with<op::GreaterScalar, kGreater>},
+    {&op::GreaterEqualScalar::def, compared_with<op::GreaterEqualScalar, kGreaterOrEqual>},
+    {&op::LesserScalar::def, compared_with<op::LesserScalar, kLess>},
+    {&op::LesserEqualScalar::def, compared_with<op::LesserEqualScalar, kLessOrEqual>},
+    {&op::Where::def, where},
+    {&op::BroadcastWhere::def, broadcast_where},
+};
+
+}  // namespace
+
+std::span<const WriterRow> elementwise_writers() { return rows; }
+
+}  // namespace kaon::onnx::exporting

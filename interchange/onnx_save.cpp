@@ -1,0 +1,170 @@
+// Programs of Symbols as ONNX models.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/autograd.h"
+#include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/convert/evaluate.h"
+#include "kaon/interchange/onnx/export/emit.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon::onnx {
+
+using exporting::Builder;
+using exporting::Emit;
+using graph::SymbolNode;
+
+namespace {
+
+constexpr int64_t kFirstOpset = 17, kLastOpset = 24;
+
+// To a temporary file beside it, flushed, and renamed: a crash leaves the old file.
+void write_file(const std::filesystem::path& path, const std::string& data) {
+  const std::filesystem::path temporary = path.string() + fmt::format(".{}.tmp", getpid());
+  const auto fail = [&](const char* what) {
+    const std::string why = std::strerror(errno);
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw IoError(fmt::format("[onnx] {}: {}: {}", path.string(), what, why));
+  };
+  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) fail("cannot be written");
+  for (size_t at = 0; at < data.size();) {
+    const ssize_t n = ::write(file, data.data() + at, data.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      ::close(file);
+      fail("cannot be written");
+    }
+    at += size_t(n);
+  }
+  if (fsync(file) != 0) {
+    ::close(file);
+    fail("cannot be written");
+  }
+  if (::close(file) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) fail("cannot be written");
+}
+
+format::ValueInfo info_of(const std::string& name, const TensorMeta& meta, std::string_view batch) {
+  format::ValueInfo info;
+  info.name = name;
+  info.type = format::element_type_of(meta.dtype);
+  info.has_shape = true;
+  for (int i = 0; i < meta.shape.ndim(); ++i) {
+    if (i == 0 && !batch.empty()) info.dims.push_back({-1, std::string(batch)});
+    else info.dims.push_back({meta.shape[i], ""});
+  }
+  return info;
+}
+
+bool is_fixed(const SymbolNode& node, const std::unordered_map<const SymbolNode*, bool>& fixed) {
+  if (node.is_variable()) return node.constant.defined();
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](const SymbolEntry& i) { return fixed.at(i.node.get()); });
+}
+
+}  // namespace
+
+void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
+          const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& path,
+          const SaveOptions& options) {
+  if (options.opset < kFirstOpset || options.opset > kLastOpset) {
+    throw ValueError(
+        fmt::format("[onnx] opset {} is not written: {} to {} are", options.opset, kFirstOpset, kLastOpset));
+  }
+  autograd::ModeScope mode(false, false);
+  // The program again, on variables whose shapes are known: so are all others then.
+  std::unordered_map<std::string, Symbol> variables;
+  for (const auto& [name, meta] : inputs) variables[name] = Symbol::variable(name, meta.shape, meta.dtype);
+  for (const auto& [name, value] : values) variables[name] = Symbol::variable(name, value.shape(), value.dtype());
+  const Symbol known = graph::compose(program, variables);
+
+  Builder builder(options.opset);
+  std::unordered_map<const SymbolNode*, std::vector<std::string>> names;
+  std::unordered_map<const SymbolNode*, bool> fixed;
+  convert::Evaluator evaluate;
+  for (const auto& [name, meta] : inputs) {
+    names[variables[name].entry().node.get()] = {builder.unique(name)};
+    builder.graph().inputs.push_back(info_of(name, meta, options.batch_name));
+  }
+  for (SymbolNode* const node : graph::topological_order(known.entries())) {
+    fixed[node] = is_fixed(*node, fixed);
+    if (names.contains(node)) continue;
+    if (node->is_variable()) {
+      const auto value = values.find(node->name);
+      if (!node->constant.defined() && value == values.end()) {
+        throw ValueError(fmt::format("[onnx] the variable {} is neither an input nor has it values", node->name));
+      }
+      names[node] = {builder.initializer(node->constant.defined() ? node->constant : value->second, node->name)};
+      continue;
+    }
+    if (fixed[node]) {  // such as a range: its values
+      for (int i = 0; i < node->visible_outputs(); ++i) {
+        names[node].push_back(builder.initializer(
+            evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
+      }
+      continue;
+    }
+    const exporting::Writer write = exporting::find_writer(*node->op);
+    if (!write)
+      throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written", node->name, node->op->name()));
+    std::vector<std::string> read;
+    for (const SymbolEntry& input : node->inputs) read.push_back(names.at(input.node.get()).at(input.output));
+    Emit emit(*node, builder, std::move(read));
+    write(emit);
+    names[node] = emit.outputs();
+  }
+  const std::vector<std::string> outputs = program.list_outputs();
+  for (size_t i = 0; i < known.entries().size(); ++i) {
+    const SymbolEntry& entry = known.entries()[i];
+    const std::string name = builder.unique(outputs[i]);
+    format::Node identity;  // so that the output has the program's name
+    identity.op_type = "Identity";
+    identity.name = name + "_identity";
+    identity.inputs = {names.at(entry.node.get()).at(entry.output)};
+    identity.outputs = {name};
+    builder.graph().nodes.push_back(identity);
+    builder.graph().outputs.push_back(info_of(name, entry.node->outputs[entry.output], options.batch_name));
+  }
+  format::Model model;
+  // The first IR version that has the opset: files that older tools read too.
+  model.ir_version = options.opset <= 18 ? 8 : options.opset <= 20 ? 9 : options.opset <= 22 ? 10 : 11;
+  model.opsets[""] = options.opset;
+  model.producer = "kaon";
+  model.graph = std::move(builder.graph());
+  model.graph.name = "kaon";
+  const std::string data = format::write_model(model);
+  if (data.size() > size_t(INT32_MAX))
+    throw ValueError(fmt::format("[onnx] a model of {} bytes does not fit a file of protobuf, 2 GiB", data.size()));
+  write_file(path, data);
+}
+
+void save(const gluon::Block& block, const std::filesystem::path& path, const SaveOptions& options) {
+  const gluon::BlockNode::Trace& trace = block.node()->latest_trace("onnx::save");
+  const Symbol program = trace.graph->program();
+  std::unordered_map<std::string, NDArray> values;
+  for (const gluon::Parameter& p : trace.parameters) values[p.name()] = p.reduced();
+  std::unordered_map<std::string, TensorMeta> metas;
+  for (const SymbolNode* n : graph::topological_order(program.entries())) {
+    if (n->is_variable() && !n->constant.defined()) metas[n->name] = n->outputs[0];
+  }
+  std::vector<std::pair<std::string, TensorMeta>> inputs;
+  for (size_t i = 0; i < trace.num_inputs; ++i) {
+    const std::string& name = trace.graph->input_names()[i];
+    TensorMeta meta = metas.contains(name) ? metas[name] : TensorMeta();
+    if (i < options.shapes.size()) meta.shape = options.shapes[i];
+    if (!meta.shape.is_known())
+      throw ShapeError(fmt::format("[onnx] the shape of {} is not known: give SaveOptions::shapes", name));
+    inputs.emplace_back(name, meta);
+  }
+  save(program, inputs, values, path, options);
+}
+
+}  // namespace kaon::onnx

@@ -1,0 +1,28 @@
+// The code of docs/interchange.md.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+#include <kaon/interchange/onnx.h>
+#include <kaon/kaon.h>
+
+using namespace kaon;
+
+TEST_CASE("interchange page: a net is written as ONNX and read back") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "kaon_interchange_page";
+  std::filesystem::create_directories(folder);
+  std::filesystem::current_path(folder);
+  const NDArray x = nd.ones({2, 3});
+  {
+    gluon::nn::Dense net(4);
+    net.initialize();
+    net.hybridize();
+    net(x);                                        // hybridized, called once
+    onnx::save(net, "model.onnx", {.opset = 17});  // 17 to 24
+  }
+  onnx::Block net = onnx::load("model.onnx");
+  NDArray y = net(x);  // or net.forward({a, b})
+  CHECK(y.shape() == Shape(2, 4));
+  std::filesystem::current_path("/");
+  std::filesystem::remove_all(folder);
+}

@@ -1,0 +1,141 @@
+// ONNX models as blocks: shapes, values that programs depend on, training, and the way to other files and back.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <random>
+
+#include "kaon/gluon/model_zoo/vision.h"
+#include "kaon/interchange/onnx.h"
+#include "kaon/kaon.h"
+
+using namespace kaon;
+namespace fs = std::filesystem;
+namespace nn = kaon::gluon::nn;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("kaon_onnx_block_" + std::to_string(std::random_device()()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+fs::path sample(const std::string& name) { return fs::path(KAON_TEST_DATA_DIR) / "onnx" / name / "model.onnx"; }
+
+double largest_difference(const NDArray& a, const NDArray& b) {
+  return nd.max(nd.abs(a - b)).asscalar<double>() / std::max(1e-6, nd.max(nd.abs(b)).asscalar<double>());
+}
+
+struct Net : gluon::HybridBlock<Net> {
+  nn::Conv2D conv = child("conv", nn::Conv2D(8, {.kernel_size = 3, .padding = 1}));
+  nn::BatchNorm norm = child("norm", nn::BatchNorm());
+  nn::MaxPool2D pool = child("pool", nn::MaxPool2D());
+  nn::Dense last = child("last", nn::Dense(5));
+  auto hybrid_forward(auto F, auto x) { return last(pool(F.relu(norm(conv(x))))); }
+};
+
+struct Around : gluon::HybridBlock<Around> {
+  gluon::SymbolBlock inner;
+  explicit Around(gluon::SymbolBlock b) : inner(child("inner", b)) {}
+  auto hybrid_forward(auto F, auto x) { return F.relu(inner(x)); }
+};
+
+}  // namespace
+
+TEST_CASE("onnx block: a net that is written and read back gives the same, also for other batches") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  const NDArray x = nd.random_normal({2, 3, 8, 8});
+  const NDArray y = net(x);
+  onnx::save(net, folder.path / "net.onnx", {.batch_name = "n"});
+  onnx::Block back = onnx::load(folder.path / "net.onnx");
+  CHECK(largest_difference(back(x), y) < 1e-5);
+  const NDArray more = nd.random_normal({5, 3, 8, 8});
+  CHECK(largest_difference(back(more), net(more)) < 1e-5);
+  back.hybridize(false);
+  CHECK(largest_difference(back(more), net(more)) < 1e-5);
+  CHECK(back.collect_params().size() == net.collect_params().size());
+}
+
+TEST_CASE("onnx block: it trains, and changed parameters count at the next call") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  const NDArray x = nd.random_normal({4, 3, 8, 8}), label = nd.array({0, 1, 2, 3});
+  net(x);
+  onnx::save(net, folder.path / "net.onnx");
+  onnx::Block back = onnx::load(folder.path / "net.onnx");
+  gluon::Trainer trainer(back.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+  gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
+  std::vector<float> losses;
+  for (int i = 0; i < 8; ++i) {
+    NDArray loss = autograd::record([&] { return loss_fn(back(x), label); });
+    loss.backward();
+    trainer.step(4);
+    losses.push_back(loss.mean().asscalar<float>());
+  }
+  CHECK(losses.back() < losses.front() / 2);
+}
+
+TEST_CASE("onnx block: specialized, it is a SymbolBlock, which MXNet's files take") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  const NDArray x = nd.random_normal({2, 3, 8, 8});
+  const NDArray y = net(x);
+  onnx::save(net, folder.path / "net.onnx");
+  gluon::SymbolBlock block = onnx::load_block(folder.path / "net.onnx");
+  CHECK(largest_difference(block(x), y) < 1e-5);
+  CHECK(block.program().list_arguments().size() == 9);
+  block.hybridize();
+  block(x);
+  block.export_model((folder.path / "exported").string());
+  const std::string input = onnx::load(folder.path / "net.onnx").inputs().at(0).name;
+  gluon::SymbolBlock imported =
+      gluon::SymbolBlock::imports(folder.path / "exported-symbol.json", {input}, folder.path / "exported-0000.params");
+  CHECK(largest_difference(imported(x), y) < 1e-5);
+  Around around(block);
+  around.hybridize();
+  CHECK(largest_difference(around(x), nd.relu(y)) < 1e-5);
+}
+
+TEST_CASE("onnx block: a program holds for the values that it depends on", "[onnx]") {
+  // Reshape takes the new shape as an input of the model
+  onnx::Block block = onnx::load(sample("node/test_reshape_allowzero_reordered"));
+  const NDArray x = nd.zeros({0, 3, 4});
+  const auto with = [&](std::vector<int64_t> shape) { return block.forward({x, nd.array(shape)})[0].shape(); };
+  CHECK(with({3, 4, 0}) == Shape(3, 4, 0));
+  CHECK(with({2, 0, 7}) == Shape(2, 0, 7));
+  CHECK(with({3, 4, 0}) == Shape(3, 4, 0));
+  CHECK_THROWS_AS(with({5, 1, 2}), ShapeError);
+}
+
+TEST_CASE("onnx block: nets of the model zoo survive the way through a file") {
+  Folder folder;
+  const NDArray x = nd.random_normal({1, 3, 64, 64});
+  for (const char* name : {"resnet18_v1", "resnet18_v2", "mobilenet0.25", "mobilenetv2_0.25"}) {
+    CAPTURE(name);
+    auto net = gluon::model_zoo::vision::get_model(name);
+    net.initialize(init::Xavier());
+    net.hybridize();
+    const NDArray y = net(x);
+    onnx::save(net, folder.path / "zoo.onnx");
+    onnx::Block back = onnx::load(folder.path / "zoo.onnx");
+    CHECK(largest_difference(back(x), y) < 1e-4);
+  }
+}
+
+TEST_CASE("onnx block: what is not written is named") {
+  Folder folder;
+  const Symbol x = sym.var("x", {2, 3});
+  CHECK_THROWS_WITH(onnx::save(sym.gamma(x), {{"x", {Shape(2, 3), DType::float32}}}, {}, folder.path / "g.onnx"),
+                    Catch::Contains("the operator gamma is not written"));
+  CHECK_THROWS_WITH(
+      onnx::save(sym.relu(x), {{"x", {Shape(2, 3), DType::float32}}}, {}, folder.path / "g.onnx", {.opset = 3}),
+      Catch::Contains("opset 3 is not written"));
+  CHECK_FALSE(fs::exists(folder.path / "g.onnx"));
+}

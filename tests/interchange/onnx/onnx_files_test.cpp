@@ -1,0 +1,204 @@
+// ONNX files that are not what they should be.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/format/model.h"
+#include "kaon/kaon.h"
+
+using namespace kaon;
+using namespace kaon::onnx::format;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("kaon_onnx_files_" + std::to_string(std::random_device()()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  fs::path write(const std::string& name, const std::string& data) const {
+    std::ofstream(path / name, std::ios::binary) << data;
+    return path / name;
+  }
+};
+
+Tensor tensor(const std::string& name, const std::vector<int64_t>& dims, const std::vector<float>& values) {
+  Tensor t;
+  t.name = name;
+  t.dims = dims;
+  t.type = ElementType::float32;
+  auto own = std::make_shared<const std::vector<float>>(values);
+  t.bytes = std::as_bytes(std::span(*own));
+  t.keeper = own;
+  return t;
+}
+
+ValueInfo info(const std::string& name, const std::vector<int64_t>& dims) {
+  ValueInfo v;
+  v.name = name;
+  v.type = ElementType::float32;
+  v.has_shape = true;
+  for (int64_t d : dims) v.dims.push_back({d, d < 0 ? "n" : ""});
+  return v;
+}
+
+Node node(const std::string& op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+  Node n;
+  n.op_type = op;
+  n.name = "the_" + op;
+  n.inputs = inputs;
+  n.outputs = outputs;
+  return n;
+}
+
+// y = x + w
+Model sum() {
+  Model m;
+  m.ir_version = 8;
+  m.opsets[""] = 17;
+  m.graph.name = "sum";
+  m.graph.inputs = {info("x", {-1, 3})};
+  m.graph.outputs = {info("y", {-1, 3})};
+  m.graph.initializers = {tensor("w", {3}, {1, 2, 3})};
+  m.graph.nodes = {node("Add", {"x", "w"}, {"y"})};
+  return m;
+}
+
+// A tensor with external data, as a message: the fields that write_model does not write.
+std::string with_external(const std::string& location, const std::string& offset, const std::string& length) {
+  const auto entry = [](const std::string& key, const std::string& value) {
+    WireWriter w;
+    w.text(1, key);
+    w.text(2, value);
+    return w;
+  };
+  WireWriter t;
+  t.integers(1, std::vector<int64_t>{3});
+  t.integer(2, 1);
+  t.text(8, "w");
+  t.message(13, entry("location", location));
+  if (!offset.empty()) t.message(13, entry("offset", offset));
+  if (!length.empty()) t.message(13, entry("length", length));
+  t.integer(14, 1);
+  WireWriter add, x, y, graph, opset, model;
+  add.text(1, "x"), add.text(1, "w"), add.text(2, "y"), add.text(4, "Add");
+  x.text(1, "x"), y.text(1, "y");
+  graph.message(1, add), graph.message(5, t), graph.message(11, x), graph.message(12, y);
+  opset.text(1, ""), opset.integer(2, 17);
+  model.integer(1, 8), model.message(7, graph), model.message(8, opset);
+  return model.data();
+}
+
+}  // namespace
+
+TEST_CASE("onnx files: what is written is read back") {
+  Folder folder;
+  const fs::path file = folder.write("sum.onnx", write_model(sum()));
+  onnx::Block block = onnx::load(file);
+  CHECK(block.inputs().at(0).name == "x");
+  CHECK(block.inputs().at(0).dim_names.at(0) == "n");
+  CHECK(block.outputs().at(0).name == "y");
+  CHECK(block(nd.array({{10, 20, 30}})).asvector<float>() == std::vector<float>{11, 22, 33});
+  CHECK(block(nd.ones({2, 3})).shape() == Shape(2, 3));
+  CHECK_THROWS_AS(block(nd.ones({2, 4})), ShapeError);
+  CHECK_THROWS_AS(block(nd.ones({2, 3}, {.dtype = DType::float64})), TypeError);
+}
+
+TEST_CASE("onnx files: a file that ends anywhere, or with any byte changed, is read or refused") {
+  Folder folder;
+  const std::string whole = write_model(sum());
+  for (size_t n = 0; n < whole.size(); ++n) {
+    const fs::path file = folder.write("short.onnx", whole.substr(0, n));
+    try {
+      onnx::load(file);
+    } catch (const IoError& e) {
+      CHECK_THAT(e.what(), Catch::Contains("short.onnx"));
+    }
+  }
+  for (size_t i = 0; i < whole.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string changed = whole;
+      changed[i] = char(changed[i] ^ (1 << bit));
+      const fs::path file = folder.write("changed.onnx", changed);
+      try {
+        onnx::load(file)(nd.ones({1, 3}));
+      } catch (const Error&) {
+      }
+    }
+  }
+}
+
+TEST_CASE("onnx files: tensors whose numbers do not fit are refused with the offset") {
+  Folder folder;
+  const auto refused = [&](const Tensor& t, const std::string& why) {
+    Model m = sum();
+    m.graph.initializers = {t};
+    const fs::path file = folder.write("tensor.onnx", write_model(m));
+    CHECK_THROWS_WITH(onnx::load(file), Catch::Contains(why) && Catch::Contains("offset"));
+  };
+  refused(tensor("w", {4}, {1, 2, 3}), "has 12 bytes, expected 16");
+  refused(tensor("w", {-3}, {1, 2, 3}), "the dimension -3");
+  refused(tensor("w", {int64_t(1) << 40, int64_t(1) << 40}, {1}), "too many elements");
+  Tensor strange = tensor("w", {3}, {1, 2, 3});
+  strange.type = ElementType(99);
+  refused(strange, "unknown element type 99");
+}
+
+TEST_CASE("onnx files: external data stay in the model's folder") {
+  Folder folder;
+  const float values[] = {0, 1, 2, 3};
+  folder.write("data.bin", std::string(reinterpret_cast<const char*>(values), sizeof(values)));
+  const fs::path good = folder.write("good.onnx", with_external("data.bin", "4", "12"));
+  CHECK(onnx::load(good)(nd.zeros({3})).asvector<float>() == std::vector<float>{1, 2, 3});
+  const auto refused = [&](const std::string& location, const std::string& offset, const std::string& length,
+                           const std::string& why) {
+    const fs::path file = folder.write("bad.onnx", with_external(location, offset, length));
+    CHECK_THROWS_WITH(onnx::load(file), Catch::Contains(why));
+  };
+  refused("../data.bin", "0", "12", "leaves the model's folder");
+  refused("/etc/passwd", "0", "12", "leaves the model's folder");
+  refused("a/../../data.bin", "0", "12", "leaves the model's folder");
+  refused("data.bin", "8", "12", "in a file of 16 bytes");
+  refused("data.bin", "17", "0", "begin at 17 of 16 bytes");
+  refused("data.bin", "-1", "12", "offset of external data is '-1'");
+  refused("data.bin", "99999999999999999999", "12", "offset of external data is");
+  refused("missing.bin", "0", "12", "missing.bin");
+  fs::create_symlink("/etc", folder.path / "link");
+  refused("link/passwd", "0", "12", "leaves the model's folder");
+}
+
+TEST_CASE("onnx files: messages inside one another have an end") {
+  // a graph in an attribute of a node in a graph ...
+  WireWriter graph;
+  for (int i = 0; i < 200; ++i) {
+    WireWriter attribute, node, outer;
+    attribute.text(1, "body");
+    attribute.message(6, graph);
+    node.message(5, attribute);
+    outer.message(1, node);
+    graph = outer;
+  }
+  WireWriter model;
+  model.message(7, graph);
+  Folder folder;
+  CHECK_THROWS_WITH(onnx::load(folder.write("deep.onnx", model.data())), Catch::Contains("inside one another"));
+}
+
+TEST_CASE("onnx files: what the graph lacks is named when it runs") {
+  Folder folder;
+  Model m = sum();
+  m.graph.nodes = {node("Imaginary", {"x"}, {"h"}), node("Add", {"x", "w"}, {"y"})};
+  onnx::Block unused = onnx::load(folder.write("unused.onnx", write_model(m)));
+  CHECK(unused.summary().unsupported == std::vector<std::string>{"Imaginary"});
+  CHECK(unused(nd.ones({1, 3})).asvector<float>() == std::vector<float>{2, 3, 4});  // no output needs it
+  m.graph.nodes = {node("Imaginary", {"x"}, {"h"}), node("Add", {"h", "w"}, {"y"})};
+  onnx::Block used = onnx::load(folder.write("used.onnx", write_model(m)));
+  CHECK_THROWS_WITH(used(nd.ones({1, 3})), Catch::Contains("the operator Imaginary of version 17 is not supported") &&
+                                               Catch::Contains("node 'the_Imaginary'"));
+  m.graph.nodes = {node("Add", {"nothing", "w"}, {"y"})};
+  onnx::Block missing = onnx::load(folder.write("missing.onnx", write_model(m)));
+  CHECK_THROWS_WITH(missing(nd.ones({1, 3})), Catch::Contains("'nothing' is made by no node"));
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""write_page.py CASES RESULTS PAGE: docs/onnx.md from what onnx_suite printed for the cases that write_cases.py made.
+
+    write_cases.py CASES
+    onnx_suite CASES > RESULTS
+    write_page.py CASES RESULTS docs/onnx.md
+"""
+import collections
+import os
+import re
+import sys
+
+import onnx
+from onnx import defs
+
+HEAD = """# ONNX operators
+
+Made by `tests/onnx_suite/write_page.py` from a run of the backend test of the `onnx` package {version}, which is not
+ours: each case is run twice operator by operator and twice hybridized, and passes when all four give the expected
+outputs within the suite's own tolerances. What the reader does is in [interchange.md](interchange.md).
+
+| group | cases | pass | |
+|---|---|---|---|
+"""
+
+
+def operators(graph, found):
+    for node in graph.node:
+        found.add((node.domain, node.op_type))
+        for a in node.attribute:
+            for g in [a.g] if a.type == onnx.AttributeProto.GRAPH else a.graphs:
+                operators(g, found)
+
+
+def short(reason):
+    reason = re.sub(r"; in ONNX node.*", "", reason)
+    reason = re.sub(r"^\[onnx\] ", "", reason)
+    return reason.replace("|", "\\|")[:110]
+
+
+def main():
+    cases, results, page = sys.argv[1:]
+    outcome = {}
+    for line in open(results):
+        word, name, *rest = line.rstrip("\n").split(" ", 2)
+        outcome[name] = None if word == "pass" else (rest[0] if rest else "")
+    groups = collections.OrderedDict()
+    by_operator = collections.defaultdict(list)  # of cases with this operator alone
+    used_in = collections.Counter()  # other cases
+    for name, reason in outcome.items():
+        group = name.split("/")[0]
+        total, passed = groups.get(group, (0, 0))
+        groups[group] = (total + 1, passed + (reason is None))
+        model = onnx.load(os.path.join(cases, name, "model.onnx"), load_external_data=False)
+        found = set()
+        operators(model.graph, found)
+        for f in model.functions:
+            found |= {(n.domain, n.op_type) for n in f.node}
+        if len(found) == 1:
+            by_operator[next(iter(found))].append((name, reason))
+        elif reason is None:
+            used_in.update(found)
+    versions = collections.defaultdict(set)
+    for s in defs.get_all_schemas_with_history():
+        versions[(s.domain, s.name)].add(s.since_version)
+    with open(page, "w") as f:
+        f.write(HEAD.format(version=onnx.__version__))
+        for group, (total, passed) in groups.items():
+            f.write(f"| {group} | {total} | {passed} | {100 * passed / total:.1f} % |\n")
+        f.write("\n## By operator\n\nopsets: the versions of the operator that the standard has. pass: cases with this operator "
+                "alone, and in brackets the\nothers that pass and use it.\n\n| operator | opsets | pass | why not |\n|---|---|---|---|\n")
+        for key in sorted(set(by_operator) | set(used_in), key=lambda k: (k[0], k[1].lower())):
+            runs = by_operator.get(key, [])
+            passed = sum(r is None for _, r in runs)
+            reasons = collections.Counter(short(r) for _, r in runs if r is not None)
+            why = "; ".join(f"{r} ({n})" if n > 1 else r for r, n in reasons.most_common(2))
+            if len(reasons) > 2:
+                why += f"; {len(reasons) - 2} more"
+            name = f"{key[0]}.{key[1]}" if key[0] else key[1]
+            opsets = ", ".join(str(v) for v in sorted(versions.get(key, [])))
+            own = f"{passed} of {len(runs)}" if runs else ""
+            others = f" ({used_in[key]})" if used_in[key] else ""
+            f.write(f"| `{name}` | {opsets} | {own}{others} | {why} |\n")
+
+
+if __name__ == "__main__":
+    main()
