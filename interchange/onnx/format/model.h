@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "kaon/interchange/onnx/format/element_type.h"
-#include "kaon/interchange/onnx/format/mapped_file.h"
 #include "kaon/interchange/onnx/format/wire.h"
 #include "kaon/ops/ndarray.h"
 

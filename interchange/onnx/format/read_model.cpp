@@ -3,14 +3,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "kaon/engine/error.h"
+#include "kaon/interchange/file/file_bytes.h"
 #include "kaon/interchange/onnx/format/model.h"
 
 namespace kaon::onnx::format {
 
+using interchange::FileBytes;
+
 namespace {
+
+Bytes as_bytes(const FileBytes& file) { return std::as_bytes(std::span(file.view())); }
 
 template <class T>
 void append(std::vector<std::byte>& to, T value) {
@@ -346,7 +353,7 @@ class Reader {
       r.fail(fmt::format("tensor {} has external data at '{}', which leaves the model's folder", t.name,
                          location->second));
     }
-    std::shared_ptr<const MappedFile>& file = files_[location->second];
+    std::optional<FileBytes>& file = files_[location->second];
     if (!file) {
       const std::filesystem::path folder =
           std::filesystem::weakly_canonical(path_.has_parent_path() ? path_.parent_path() : ".");
@@ -356,9 +363,9 @@ class Reader {
         r.fail(fmt::format("tensor {} has external data at '{}', which leaves the model's folder", t.name,
                            location->second));
       }
-      file = MappedFile::open(whole);
+      file = FileBytes::map(whole);
     }
-    const uint64_t offset = number(external, "offset", r), size = file->bytes().size();
+    const uint64_t offset = number(external, "offset", r), size = file->size();
     uint64_t length = number(external, "length", r);
     if (offset > size) r.fail(fmt::format("tensor {}: external data begin at {} of {} bytes", t.name, offset, size));
     if (!external.contains("length")) length = size - offset;
@@ -366,8 +373,8 @@ class Reader {
       r.fail(fmt::format("tensor {}: external data from {} of length {} in a file of {} bytes", t.name, offset, length,
                          size));
     }
-    t.bytes = file->bytes().subspan(size_t(offset), size_t(length));
-    t.keeper = file;
+    t.bytes = as_bytes(*file).subspan(size_t(offset), size_t(length));
+    t.keeper = std::make_shared<FileBytes>(*file);
     t.place = fmt::format("offset {} of {}", offset, location->second);
   }
 
@@ -400,7 +407,7 @@ class Reader {
 
   std::filesystem::path path_;
   std::shared_ptr<const void> keeper_;
-  std::unordered_map<std::string, std::shared_ptr<const MappedFile>> files_;
+  std::unordered_map<std::string, std::optional<FileBytes>> files_;
 };
 
 }  // namespace
@@ -418,15 +425,15 @@ Model read_model(Bytes bytes, std::shared_ptr<const void> keeper, const std::fil
 }
 
 Model read_model(const std::filesystem::path& path) {
-  auto file = MappedFile::open(path);
-  return read_model(file->bytes(), file, path);
+  const FileBytes file = FileBytes::map(path);
+  return read_model(as_bytes(file), std::make_shared<FileBytes>(file), path);
 }
 
 DataValue read_data(const std::filesystem::path& path, const ValueInfo& info) {
-  auto file = MappedFile::open(path);
+  const FileBytes file = FileBytes::map(path);
   const std::string name = path.string();
-  const WireReader r(file->bytes(), name);
-  Reader reader(path, file);
+  const WireReader r(as_bytes(file), name);
+  Reader reader(path, std::make_shared<FileBytes>(file));
   switch (info.kind) {
     case ValueInfo::Kind::sequence: return reader.sequence(r);
     case ValueInfo::Kind::optional: return reader.optional(r);
