@@ -184,6 +184,8 @@ write_rooms(engine "| `low/` | one | `error.h` | `a.h` |" "| `high/` | two | `lo
             "| `first/` | four | `last/` | |" "| `last/` | | | |")
 write_rooms(ops "| `family/` | operators | public headers | |")
 write_rooms(graph)
+write_rooms(interchange)
+write_rooms(mxnet)
 file(WRITE ${sample}/engine/low/good.h "#include \"kaon/engine/low/b.h\"\n#include <kaon/engine/error.h>\n#include <vector>\n")
 file(WRITE ${sample}/engine/high/cuda/good.cuh "#include \"kaon/engine/low/b.h\"\n#include \"kaon/engine/high/b.h\"\n"
                                                "#include \"kaon/engine/engine.h\"\n")
