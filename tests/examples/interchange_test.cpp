@@ -17,8 +17,8 @@ TEST_CASE("interchange page: a net is written as ONNX and read back") {
     gluon::nn::Dense net(4);
     net.initialize();
     net.hybridize();
-    net(x);                                        // hybridized, called once
-    onnx::save(net, "model.onnx", {.opset = 17});  // 17 to 24
+    net(x);
+    onnx::save(net, "model.onnx", {.opset = 17});
   }
   onnx::Block net = onnx::load("model.onnx");
   NDArray y = net(x);  // or net.forward({a, b})

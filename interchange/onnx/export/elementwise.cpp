@@ -37,24 +37,24 @@ void compared_with(Emit& e) {
 
 #define KAON_NAME(symbol, text) constexpr char symbol[] = text;
 KAON_NAME(kAbs, "Abs")
-KAON_NAME(kNeg, "Neg") KAON_NAME(kSign, "Sign") KAON_NAME(kCeil, "Ceil") KAON_NAME(kFloor, "Floor")
-    KAON_NAME(kExp, "Exp") KAON_NAME(kLog, "Log") KAON_NAME(kSqrt, "Sqrt") KAON_NAME(kReciprocal, "Reciprocal")
-        KAON_NAME(kSin, "Sin") KAON_NAME(kCos, "Cos") KAON_NAME(kTan, "Tan") KAON_NAME(kAsin, "Asin")
-            KAON_NAME(kAcos, "Acos") KAON_NAME(kAtan, "Atan") KAON_NAME(kSinh, "Sinh") KAON_NAME(kCosh, "Cosh")
-                KAON_NAME(kAsinh, "Asinh") KAON_NAME(kAcosh, "Acosh") KAON_NAME(kAtanh, "Atanh") KAON_NAME(kErf, "Erf")
-                    KAON_NAME(kRelu, "Relu") KAON_NAME(kSigmoid, "Sigmoid") KAON_NAME(kTanh, "Tanh")
-                        KAON_NAME(kSoftplus, "Softplus") KAON_NAME(kSoftsign, "Softsign")
-                            KAON_NAME(kIdentity, "Identity") KAON_NAME(kAdd, "Add") KAON_NAME(kSub, "Sub")
-                                KAON_NAME(kMul, "Mul") KAON_NAME(kDiv, "Div") KAON_NAME(kPow, "Pow")
-                                    KAON_NAME(kMax, "Max") KAON_NAME(kMin, "Min") KAON_NAME(kEqual, "Equal")
-                                        KAON_NAME(kGreater, "Greater") KAON_NAME(kGreaterOrEqual, "GreaterOrEqual")
-                                            KAON_NAME(kLess, "Less") KAON_NAME(kLessOrEqual, "LessOrEqual")
-                                                KAON_NAME(kAnd, "And") KAON_NAME(kOr, "Or") KAON_NAME(kXor, "Xor")
-                                                    KAON_NAME(kSum, "Sum") KAON_NAME(kMish, "Mish")
-                                                        KAON_NAME(kHardSwish, "HardSwish")
+KAON_NAME(kNeg, "Neg")
+KAON_NAME(kSign, "Sign") KAON_NAME(kCeil, "Ceil") KAON_NAME(kFloor, "Floor") KAON_NAME(kExp, "Exp")
+    KAON_NAME(kLog, "Log") KAON_NAME(kSqrt, "Sqrt") KAON_NAME(kReciprocal, "Reciprocal") KAON_NAME(kSin, "Sin")
+        KAON_NAME(kCos, "Cos") KAON_NAME(kTan, "Tan") KAON_NAME(kAsin, "Asin") KAON_NAME(kAcos, "Acos")
+            KAON_NAME(kAtan, "Atan") KAON_NAME(kSinh, "Sinh") KAON_NAME(kCosh, "Cosh") KAON_NAME(kAsinh, "Asinh")
+                KAON_NAME(kAcosh, "Acosh") KAON_NAME(kAtanh, "Atanh") KAON_NAME(kErf, "Erf") KAON_NAME(kRelu, "Relu")
+                    KAON_NAME(kSigmoid, "Sigmoid") KAON_NAME(kTanh, "Tanh") KAON_NAME(kSoftplus, "Softplus")
+                        KAON_NAME(kSoftsign, "Softsign") KAON_NAME(kIdentity, "Identity") KAON_NAME(kAdd, "Add")
+                            KAON_NAME(kSub, "Sub") KAON_NAME(kMul, "Mul") KAON_NAME(kDiv, "Div") KAON_NAME(kPow, "Pow")
+                                KAON_NAME(kMax, "Max") KAON_NAME(kMin, "Min") KAON_NAME(kEqual, "Equal")
+                                    KAON_NAME(kGreater, "Greater") KAON_NAME(kGreaterOrEqual, "GreaterOrEqual")
+                                        KAON_NAME(kLess, "Less") KAON_NAME(kLessOrEqual, "LessOrEqual")
+                                            KAON_NAME(kAnd, "And") KAON_NAME(kOr, "Or") KAON_NAME(kXor, "Xor")
+                                                KAON_NAME(kSum, "Sum") KAON_NAME(kMish, "Mish")
+                                                    KAON_NAME(kHardSwish, "HardSwish")
 #undef KAON_NAME
 
-                                                            void activation(Emit& e) {
+                                                        void activation(Emit& e) {
   switch (e.op<op::Activation>().act_type) {
     case ActivationType::relu: return same<kRelu>(e);
     case ActivationType::sigmoid: return same<kSigmoid>(e);

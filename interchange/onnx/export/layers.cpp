@@ -86,21 +86,25 @@ void pooling(Emit& e) {
   e.set(e.node(is_max ? "MaxPool" : "AveragePool", {x}, attributes));
 }
 
+template <class Op>
 void batch_norm(Emit& e) {
-  const auto& op = e.op<op::BatchNorm>();
+  const auto& op = e.op<Op>();
+  const auto set = [&](const std::string& y) {
+    e.set(std::same_as<Op, op::BatchNormWithReLU> ? e.node("Relu", {y}) : y);
+  };
   const int axis = op.axis < 0 ? op.axis + e.shape().ndim() : op.axis;
   if (op.output_mean_var) e.fail("output_mean_var");
   std::vector<std::string> inputs = e.all();
   if (op.fix_gamma) inputs[1] = e.builder().initializer(nd.ones(e.shape(1), {.dtype = e.dtype(1)}), "ones");
   if (axis == 1) {
-    return e.set(e.node("BatchNormalization", inputs, {real("epsilon", op.eps), real("momentum", op.momentum)}));
+    return set(e.node("BatchNormalization", inputs, {real("epsilon", op.eps), real("momentum", op.momentum)}));
   }
   std::vector<int64_t> to;  // the channels to axis 1 and back
   for (int i = 0; i < e.shape().ndim(); ++i) to.push_back(i);
   std::swap(to[1], to[size_t(axis)]);
   inputs[0] = e.node("Transpose", {inputs[0]}, {integers("perm", to)});
   const std::string y = e.node("BatchNormalization", inputs, {real("epsilon", op.eps), real("momentum", op.momentum)});
-  e.set(e.node("Transpose", {y}, {integers("perm", to)}));
+  set(e.node("Transpose", {y}, {integers("perm", to)}));
 }
 
 void layer_norm(Emit& e) {
@@ -275,7 +279,8 @@ const WriterRow rows[] = {
     {&op::Deconvolution::def, deconvolution},
     {&op::FullyConnected::def, fully_connected},
     {&op::Pooling::def, pooling},
-    {&op::BatchNorm::def, batch_norm},
+    {&op::BatchNorm::def, batch_norm<op::BatchNorm>},
+    {&op::BatchNormWithReLU::def, batch_norm<op::BatchNormWithReLU>},
     {&op::LayerNorm::def, layer_norm},
     {&op::InstanceNorm::def, instance_norm},
     {&op::RMSNorm::def, rms_norm},

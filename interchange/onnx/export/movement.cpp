@@ -18,9 +18,9 @@ void reshape(Emit& e) {
   const auto& op = e.op<op::Reshape>();
   const bool plain = !op.reverse && !op.shape.empty() &&
                      std::all_of(op.shape.begin(), op.shape.end(), [](int64_t d) { return d >= -1; });
-  e.set(e.reshape(e.in(), plain && std::count(op.shape.begin(), op.shape.end(), -1) <= 1 && e.result().size() > 0
-                              ? op.shape
-                              : e.result()));
+  const bool is_open = plain && std::count(op.shape.begin(), op.shape.end(), -1) <= 1 && e.result().size() > 0;
+  if (!is_open) return reshaped(e);
+  e.set(e.node("Reshape", {e.in(), e.builder().constant({op.shape.begin(), op.shape.end()})}));
 }
 
 void flatten(Emit& e) { e.set(e.node("Flatten", {e.in()}, {integer("axis", 1)})); }

@@ -90,7 +90,7 @@ TEST_CASE("onnx block: specialized, it is a SymbolBlock, which MXNet's files tak
   onnx::save(net, folder.path / "net.onnx");
   gluon::SymbolBlock block = onnx::load_block(folder.path / "net.onnx");
   CHECK(largest_difference(block(x), y) < 1e-5);
-  CHECK(block.program().list_arguments().size() == 9);
+  CHECK(block.program().list_arguments().size() == 7);
   block.hybridize();
   block(x);
   block.export_model((folder.path / "exported").string());
