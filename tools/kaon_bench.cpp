@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "kaon/engine/engine.h"
 #include "kaon/ops/functions.h"
@@ -46,7 +47,7 @@ int main(int argc, char** argv) {
   std::string file, params, dtype = "float32";
   std::vector<std::string> shapes;
   std::vector<int64_t> batches;
-  std::vector<int> threads{-1};
+  std::vector<int> threads{int(std::max(1u, std::thread::hardware_concurrency()))};
   double seconds = 1;
   app.add_option("file", file, "The net")->required();
   app.add_option("--params", params,
@@ -83,7 +84,7 @@ int main(int argc, char** argv) {
           if (!inputs[i].defined()) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
         }
         const Figures f = measure(model, inputs, seconds);
-        fmt::print("{:>8} {:>6} {:>12.3f} {:>12.3f} {:>12.1f} {:>8}\n", n < 0 ? engine.options().threads : n,
+        fmt::print("{:>8} {:>6} {:>12.3f} {:>12.3f} {:>12.1f} {:>8}\n", n,
                    inputs.empty() || inputs[0].ndim() == 0 ? 1 : inputs[0].shape()[0], f.median_ms, f.p90_ms,
                    f.per_second, f.calls);
       }
