@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "kaon/engine/engine.h"
 #include "kaon/ops/functions.h"
@@ -23,7 +24,7 @@ struct Figures {
 Figures measure(const tools::Model& model, const std::vector<NDArray>& inputs, double seconds) {
   const auto call = [&] {
     const auto begin = Clock::now();
-    for (const NDArray& result : model.block.forward(inputs)) result.wait_to_read();
+    for (const NDArray& result : model.forward(inputs)) result.wait_to_read();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
   for (int i = 0; i < 3; ++i) call();
@@ -41,11 +42,12 @@ Figures measure(const tools::Model& model, const std::vector<NDArray>& inputs, d
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures a net (symbol.json of MXNet or Kaon): latency of a call and items in a second.", "kaon-bench");
+  CLI::App app("Measures a net (ONNX, or symbol.json of MXNet or Kaon): latency of a call and items in a second.",
+               "kaon-bench");
   std::string file, params, dtype = "float32";
   std::vector<std::string> shapes;
   std::vector<int64_t> batches;
-  std::vector<int> threads{-1};
+  std::vector<int> threads{int(std::max(1u, std::thread::hardware_concurrency()))};
   double seconds = 1;
   app.add_option("file", file, "The net")->required();
   app.add_option("--params", params,
@@ -65,8 +67,10 @@ int main(int argc, char** argv) {
       Engine engine(EngineOptions{.threads = n});
       EngineScope scope(engine);
       tools::Model model = tools::open_model(file, params);
-      model.block.initialize(init::Uniform(0.07));  // what no file gives
-      model.block.hybridize({.static_alloc = true, .static_shape = true});
+      if (!model.is_onnx) {                           // which is hybridized as it comes
+        model.block.initialize(init::Uniform(0.07));  // what no file gives
+        model.block.hybridize({.static_alloc = true, .static_shape = true});
+      }
       for (const int64_t batch : batches.empty() ? std::vector<int64_t>{0} : batches) {
         std::vector<NDArray> inputs(model.inputs.size());
         for (const std::string& text : shapes) {
@@ -80,7 +84,7 @@ int main(int argc, char** argv) {
           if (!inputs[i].defined()) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
         }
         const Figures f = measure(model, inputs, seconds);
-        fmt::print("{:>8} {:>6} {:>12.3f} {:>12.3f} {:>12.1f} {:>8}\n", n < 0 ? engine.options().threads : n,
+        fmt::print("{:>8} {:>6} {:>12.3f} {:>12.3f} {:>12.1f} {:>8}\n", n,
                    inputs.empty() || inputs[0].ndim() == 0 ? 1 : inputs[0].shape()[0], f.median_ms, f.p90_ms,
                    f.per_second, f.calls);
       }

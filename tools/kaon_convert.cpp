@@ -1,12 +1,15 @@
 // kaon-convert: from one kind of file to another.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 
 #include "kaon/graph/symbol_picture.h"
+#include "kaon/interchange/onnx.h"
 #include "kaon/interchange/safetensors.h"
 #include "kaon/interchange/tensor_files.h"
+#include "kaon/ops/functions.h"
 #include "kaon/tools/tool.h"
 
 using namespace kaon;
@@ -15,10 +18,45 @@ namespace {
 
 struct Options {
   std::string in, out, dtype, strip_prefix, add_prefix, only;
-  std::vector<std::string> rename, metadata;
+  std::vector<std::string> rename, metadata, shapes;
   bool compress = false;
   uint64_t shard_bytes = 0;
 };
+
+// Runs the net once on zeros of the shapes given, so that it can be written as the other kind.
+void convert_net(const Options& o) {
+  const std::string suffix = "-symbol.json";
+  const bool to_onnx = o.out.ends_with(".onnx");
+  if (!to_onnx && (!o.out.ends_with(suffix) || o.out.size() == suffix.size())) {
+    throw ValueError(fmt::format("a net is written as <name>{} or .onnx, got '{}'", suffix, o.out));
+  }
+  tools::Model model = tools::open_model(o.in, {});
+  std::vector<Shape> shapes(model.inputs.size());
+  for (const std::string& text : o.shapes) {
+    const auto [name, shape] = tools::parse_shape(text);
+    const auto at = name.empty() ? model.inputs.begin() : std::ranges::find(model.inputs, name);
+    if (at == model.inputs.end()) throw ValueError(fmt::format("--shape: the net has no input '{}'", name));
+    shapes[size_t(at - model.inputs.begin())] = shape;
+  }
+  std::vector<NDArray> zeros;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (shapes[i].ndim() == 0) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
+    zeros.push_back(nd.zeros(shapes[i]));
+  }
+  if (to_onnx) {
+    model.block.hybridize();
+    model.forward(zeros);
+    onnx::save(model.block, o.out);
+    fmt::print("wrote {}\n", o.out);
+    return;
+  }
+  if (!model.is_onnx) return Symbol::load(o.in).save(o.out);
+  const gluon::SymbolBlock block = onnx::load_block(o.in, shapes);
+  block.forward(zeros);
+  const std::string prefix = o.out.substr(0, o.out.size() - suffix.size());
+  block.export_model(prefix);
+  fmt::print("wrote {} and {}-0000.params\n", o.out, prefix);
+}
 
 void convert_program(const Options& o) {
   const Symbol program = Symbol::load(o.in);
@@ -76,8 +114,9 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Converts a file of tensors to the kind that the other name ends in (.params, .safetensors, "
       ".safetensors.index.json,\n"
-      ".npz, .npy), or a program of MXNet's to .json of this version, .svg or .dot. PyTorch's .pt is read, not "
-      "written.\n"
+      ".npz, .npy), a program of MXNet's to .json of this version, .svg or .dot, or a net between ONNX and MXNet's "
+      "files\n"
+      "(--shape says for which inputs). PyTorch's .pt is read, not written.\n"
       "Names lose MXNet's 'arg:' and 'aux:' unless .params is written.",
       "kaon-convert");
   Options o;
@@ -91,9 +130,13 @@ int main(int argc, char** argv) {
   app.add_option("--add-prefix", o.add_prefix, "Puts this before names");
   app.add_option("--metadata", o.metadata, "key=value, of safetensors");
   app.add_option("--shard-bytes", o.shard_bytes, "At most so many bytes in a file, of safetensors with an index");
+  app.add_option("--shape", o.shapes, "The shape of an input of a net, as data=1,3,224,224");
   app.add_flag("--compress", o.compress, "Deflates, of npz");
   return tools::run_tool(app, argc, argv, [&] {
-    if (kind_of(o.in) == FileKind::mxnet_symbol) {
+    const FileKind kind = kind_of(o.in);
+    if (kind == FileKind::onnx || (kind == FileKind::mxnet_symbol && o.out.ends_with(".onnx"))) {
+      convert_net(o);
+    } else if (kind == FileKind::mxnet_symbol) {
       convert_program(o);
     } else {
       convert_tensors(o);

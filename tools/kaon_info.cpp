@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
     const FileSummary summary = summarize_file(file);
     fmt::print("{}: {}, {}\n", file, name_of(summary.kind), tools::size_text(summary.bytes));
     for (const auto& [key, text] : summary.metadata) fmt::print("  {}: {}\n", key, text);
-    print_names("inputs and parameters", summary.inputs);
+    print_names(summary.kind == FileKind::onnx ? "inputs" : "inputs and parameters", summary.inputs);
     print_names("outputs", summary.outputs);
     if (!summary.operators.empty()) {
       fmt::print("operators: {} kinds\n", summary.operators.size());

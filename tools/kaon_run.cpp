@@ -39,7 +39,7 @@ NamedArrays read_inputs(const std::vector<std::string>& texts, const std::vector
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Runs a net (symbol.json of MXNet or Kaon) on arrays of npy, npz, safetensors or params files.",
+  CLI::App app("Runs a net (ONNX, or symbol.json of MXNet or Kaon) on arrays of npy, npz, safetensors or params files.",
                "kaon-run");
   std::string file, params, output;
   std::vector<std::string> inputs;
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
       if (found == given.end()) throw ValueError(fmt::format("--input: no array for the input '{}'", name));
       arrays.push_back(found->second);
     }
-    const std::vector<NDArray> results = model.block.forward(arrays);
+    const std::vector<NDArray> results = model.forward(arrays);
     NamedArrays named;
     for (size_t i = 0; i < results.size(); ++i) {
       named.emplace_back(i < model.outputs.size() ? model.outputs[i] : fmt::format("output{}", i), results[i]);

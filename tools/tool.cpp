@@ -9,6 +9,7 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/interchange/load_weights.h"
+#include "kaon/interchange/onnx.h"
 #include "kaon/interchange/tensor_files.h"
 
 namespace kaon::tools {
@@ -55,9 +56,19 @@ fs::path weights_beside(const fs::path& file) {
 }  // namespace
 
 Model open_model(const fs::path& file, const fs::path& params) {
-  if (const FileKind kind = kind_of(file); kind != FileKind::mxnet_symbol) {
-    throw IoError(
-        fmt::format("{}: expected a net (symbol.json), found a file that is {}", file.string(), name_of(kind)));
+  const FileKind kind = kind_of(file);
+  if (kind == FileKind::onnx) {
+    if (!params.empty()) throw ValueError("--params: an ONNX model has its own");
+    const onnx::Block block = onnx::load(file, {.trainable = false});
+    Model model{.block = block, .forward = {}, .inputs = {}, .outputs = {}, .is_onnx = true};
+    model.forward = [block](const std::vector<NDArray>& inputs) { return block.forward(inputs); };
+    for (const onnx::ValueInfo& value : block.inputs()) model.inputs.push_back(value.name);
+    for (const onnx::ValueInfo& value : block.outputs()) model.outputs.push_back(value.name);
+    return model;
+  }
+  if (kind != FileKind::mxnet_symbol) {
+    throw IoError(fmt::format("{}: expected a net (.onnx or symbol.json), found a file that is {}", file.string(),
+                              name_of(kind)));
   }
   const Symbol program = Symbol::load(file);
   const fs::path weights = params.empty() ? weights_beside(file) : params;
@@ -72,13 +83,16 @@ Model open_model(const fs::path& file, const fs::path& params) {
     if (known.contains(name) || (is_mxnet && name.ends_with("label"))) continue;
     inputs.push_back(name);
   }
-  if (is_mxnet) {
-    return {gluon::SymbolBlock::imports(file, inputs, weights, Device(), false, true), inputs, program.list_outputs()};
-  }
+  const auto model_of = [&](const gluon::SymbolBlock& block) {
+    Model model{.block = block, .forward = {}, .inputs = inputs, .outputs = program.list_outputs()};
+    model.forward = [block](const std::vector<NDArray>& arrays) { return block.forward(arrays); };
+    return model;
+  };
+  if (is_mxnet) return model_of(gluon::SymbolBlock::imports(file, inputs, weights, Device(), false, true));
   gluon::SymbolBlock block(program, inputs);
   gluon::load_weights(block, tensors,
                       {.ignore_extra = true, .cast_dtype = true, .dtype_source = gluon::DTypeSource::saved});
-  return {block, inputs, program.list_outputs()};
+  return model_of(block);
 }
 
 std::pair<std::string, Shape> parse_shape(const std::string& text) {

@@ -20,11 +20,14 @@ int run_tool(CLI::App& app, int argc, char** argv, const std::function<void()>& 
 
 // A net and the names of its inputs and outputs.
 struct Model {
-  gluon::SymbolBlock block;
+  gluon::Block block;
+  std::function<std::vector<NDArray>(const std::vector<NDArray>&)> forward;
   std::vector<std::string> inputs, outputs;
+  bool is_onnx = false;
 };
-// Opens a program of MXNet's (symbol.json). `params`: its weights, of any kind; empty: the file beside it that is
-// called as export_model names it, the one of the last epoch. Inputs are the variables that have no weights.
+// Opens an ONNX model, or a program of MXNet's (symbol.json). `params`, of the latter alone: its weights, of any kind;
+// empty: the file beside it that is called as export_model names it, the one of the last epoch. Inputs are the
+// variables that have no weights.
 Model open_model(const std::filesystem::path& file, const std::filesystem::path& params);
 
 // "data=1,3,224,224" -> {"data", (1, 3, 224, 224)}; without a name {"", ...}. Throws ValueError.

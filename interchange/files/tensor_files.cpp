@@ -10,6 +10,7 @@
 #include "kaon/interchange/file/file_bytes.h"
 #include "kaon/interchange/numpy/npy_format.h"
 #include "kaon/interchange/numpy_files.h"
+#include "kaon/interchange/onnx.h"
 #include "kaon/interchange/safetensors.h"
 #include "kaon/interchange/safetensors/header.h"
 #include "kaon/interchange/torch_files.h"
@@ -142,6 +143,32 @@ void add_symbol(FileSummary& summary, const fs::path& file) {
   summary.operators = count_operators(symbol);
 }
 
+std::string text_of(const onnx::ValueInfo& value) {
+  if (value.kind != onnx::ValueInfo::Kind::tensor) return value.name + " (no tensor)";
+  std::string dims;
+  for (int i = 0; i < value.shape.ndim(); ++i) {
+    const int64_t d = value.shape[i];
+    const std::string& name = size_t(i) < value.dim_names.size() ? value.dim_names[size_t(i)] : std::string();
+    dims += (i ? ", " : "") + (d >= 0 ? fmt::format("{}", d) : name.empty() ? std::string("?") : name);
+  }
+  return fmt::format("{} {}{}", value.name, value.element_type, value.has_shape ? " (" + dims + ")" : "");
+}
+
+void add_onnx(FileSummary& summary, const fs::path& file) {
+  const onnx::Block net = onnx::load(file);
+  for (const onnx::ValueInfo& value : net.inputs()) summary.inputs.push_back(text_of(value));
+  for (const onnx::ValueInfo& value : net.outputs()) summary.outputs.push_back(text_of(value));
+  const onnx::Summary model = net.summary();
+  for (const auto& [name, count] : model.operators) summary.operators[name] = count;
+  for (const std::string& name : model.unsupported) summary.problems.push_back(fmt::format("the operator {}", name));
+  summary.metadata["IR version"] = fmt::format("{}", model.ir_version);
+  if (!model.producer.empty()) summary.metadata["producer"] = model.producer;
+  for (const auto& [domain, version] : model.opsets) {
+    summary.metadata["opset of " + (domain.empty() ? std::string("ai.onnx") : domain)] = fmt::format("{}", version);
+  }
+  summary.metadata["elements of initializers"] = fmt::format("{}", model.parameters);
+}
+
 }  // namespace
 
 FileSummary summarize_file(const fs::path& file) {
@@ -170,7 +197,7 @@ FileSummary summarize_file(const fs::path& file) {
     case FileKind::torch_legacy:
       summary.problems.push_back("load it by PyTorch and save it again by torch.save");
       break;
-    case FileKind::onnx: summary.problems.push_back("this build reads no ONNX"); break;
+    case FileKind::onnx: add_onnx(summary, file); break;
     case FileKind::unknown: summary.problems.push_back("no reader knows this kind"); break;
   }
   return summary;

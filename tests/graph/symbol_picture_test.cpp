@@ -29,8 +29,9 @@ TEST_CASE("symbol picture: a row for each operator, with shapes and numbers of p
   CHECK_THROWS_WITH(print_summary(program(), {{"none", {1}}}), Contains("none"));
   // a weight that two operators read is counted once
   const Symbol w = Symbol::variable("w"), x = Symbol::variable("data");
-  const Symbol twice = sym.dot(sym.dot(x, w), w);
-  CHECK_THAT(print_summary(twice, {{"data", {2, 3}}, {}}), Contains("dot"));
+  const op::FullyConnected layer{.num_hidden = 3, .no_bias = true};
+  const Symbol twice = sym.FullyConnected(sym.FullyConnected(x, w, layer), w, layer);
+  CHECK_THAT(print_summary(twice, {{"data", {2, 3}}}), Contains("Total params: 9"));
 }
 
 TEST_CASE("symbol picture: how often each operator is there", "[graph]") {
