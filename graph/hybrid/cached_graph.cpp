@@ -12,12 +12,14 @@
 #include "kaon/graph/hybrid/gradient_program.h"
 #include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/gradient.h"
+#include "kaon/graph/ir/history.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/ir/tape.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/plan/batch_padding.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
+#include "kaon/ops/functions.h"
 #include "kaon/ops/operator/checked_kernel.h"
 
 namespace kaon::graph {
@@ -26,6 +28,12 @@ namespace {
 Shape with_rows(Shape shape, int64_t rows) {
   if (shape.ndim() > 0) shape[0] = rows;
   return shape;
+}
+
+// Whether the gradient attached to the array is row_sparse.
+bool keeps_rows(const NDArray& array) {
+  const autograd::History* h = autograd::history_of(array);
+  return h && h->rows;
 }
 
 // How many calls of each plan KAON_VERIFY asks to verify, so that whole programs and test suites can be run that way.
@@ -102,7 +110,9 @@ bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs
     } else if (!(key.inputs[i].shape == with_rows(a.shape, bucket))) {
       return false;
     }
-    if (recorded && key.wanted[i] != autograd::wants_gradient(*inputs[i])) return false;
+    if (!recorded) continue;
+    if (key.wanted[i] != autograd::wants_gradient(*inputs[i])) return false;
+    if ((!key.rows.empty() && key.rows[i]) != keeps_rows(*inputs[i])) return false;
   }
   return !recorded || num_outputs_ == 1 || *expected_heads_ == key.heads;
 }
@@ -144,8 +154,11 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   if (!inputs.empty()) key.device = inputs[0]->device();
   for (const NDArray* a : inputs) {
     key.inputs.push_back({a->shape(), a->dtype()});
-    if (recorded) key.wanted.push_back(autograd::wants_gradient(*a));
+    if (!recorded) continue;
+    key.wanted.push_back(autograd::wants_gradient(*a));
+    key.rows.push_back(keeps_rows(*a));
   }
+  if (std::find(key.rows.begin(), key.rows.end(), true) == key.rows.end()) key.rows.clear();
   if (recorded) key.heads = expected_heads_->get();
   for (size_t i = 0; i < num_data_ && bucket >= 0; ++i) key.inputs[i].shape[0] = bucket;
   {
@@ -179,7 +192,7 @@ void CachedGraph::refuse_new_shapes(const Key& key) const {
   const Entry* latest = nullptr;  // of those that differ in nothing else
   for (const Entry& e : entries_) {
     if (e.key.device != key.device || e.key.training != key.training || e.key.wanted != key.wanted ||
-        e.key.heads != key.heads)
+        e.key.rows != key.rows || e.key.heads != key.heads)
       continue;
     if (describe_change(input_names_, e.key.inputs, key.inputs).empty()) return;  // another thread was faster
     if (!latest || e.used > latest->used) latest = &e;
@@ -209,7 +222,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                          .is_gradient = !program_.defined(),
                          .wanted = update_ ? update_->wanted : key.wanted,
                          .heads = key.heads,
-                         .update = update_};
+                         .update = update_,
+                         .rows = key.rows};
   PlanOptions options{.device = key.device,
                       .training = key.training,
                       .exact = options_.exact,
@@ -232,10 +246,11 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     graph = passes::run(trace(), passes);
   }
   if (!key.wanted.empty() && !update_) {
-    const GradientForm form{.heads = arrivals(key.heads), .refused = passes.refused};
-    options.arrives = arriving_gradients(trace(), key.wanted, form);
+    const GradientForm form{.heads = arrivals(key.heads), .refused = passes.refused, .rows = key.rows};
+    GradientForm given = gradient_form(trace(), key.wanted, form);
+    options.arrives = std::move(given.arrives);
     options.gradients = std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_,
-                                                          name_, arenas_, num_outputs_, passes.refused);
+                                                          name_, arenas_, num_outputs_, passes.refused, std::move(given.rows));
   }
   if (padded) graph = pad_rows(std::move(graph), num_data_, has_rows);
   options.history = [trace, passes, padded, has_rows, num_data = num_data_] {
@@ -263,7 +278,7 @@ std::string CachedGraph::explain(const Key& key) const {
   if (last.training != key.training) return fmt::format("training: {} -> {}", last.training, key.training);
   if (last.wanted.empty() != key.wanted.empty())
     return fmt::format("recording: {} -> {}", !last.wanted.empty(), !key.wanted.empty());
-  if (last.wanted != key.wanted) return "other gradients are wanted";
+  if (last.wanted != key.wanted || last.rows != key.rows) return "other gradients are wanted";
   return "gradients arrive at other outputs";
 }
 
@@ -324,12 +339,22 @@ class PlanGradFunction final : public GradFunction {
       arrays.push_back(call.heads[i].defined() ? &call.heads[i] : &outputs_[i].array);  // which is not read
     }
     const bool by_program = is_recorded || !is_planned;
-    const GradientProgram::Backward* program = by_program ? &options.gradients->backward(heads) : nullptr;
-    const std::vector<Arrives>& arrives = program ? program->arrives : options.arrives;
+    // Rows only where they are stored as such; a plan was made to give them by its forward.
+    const std::vector<bool>& planned = options.gradients->rows_of_plan();
+    const std::vector<bool> rows = call.rows ? planned : std::vector<bool>();
+    const GradientProgram::Backward* program = by_program ? &options.gradients->backward(heads, rows) : nullptr;
+    const std::vector<Arrives>& arrives = program ? program->form.arrives : options.arrives;
+    const std::vector<bool>& as_rows = program ? program->form.rows : planned;
+    const auto has_rows = [&](size_t i) { return !as_rows.empty() && as_rows[i]; };
     // What the plan computes was settled by the forward.
     std::vector<NDArray> results;
     for (size_t i = 0; i < wanted_.size(); ++i) {
-      if (wanted_[i]) results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
+      if (!wanted_[i]) continue;
+      if (has_rows(i)) {
+        results.resize(results.size() + 2 * size_t(arrives[i] != Arrives::never));
+      } else {
+        results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
+      }
     }
     size_t report = results.size();
     results.resize(report + size_t(std::count(arrives.begin(), arrives.end(), Arrives::sometimes)));
@@ -344,11 +369,20 @@ class PlanGradFunction final : public GradFunction {
     }
     size_t next = 0;
     for (size_t i = 0; i < wanted_.size(); ++i) {
-      call.gradients[i] = wanted_[i] ? std::move(results[next++]) : NDArray();
+      call.gradients[i] = NDArray();
+      if (!wanted_[i]) continue;
+      if (has_rows(i)) {
+        if (arrives[i] == Arrives::never) continue;
+        give_rows(call, i, results[next], results[next + 1]);
+        next += 2;
+        continue;
+      }
+      call.gradients[i] = std::move(results[next++]);
       const NDArray presence = arrives[i] == Arrives::sometimes ? results[report++] : NDArray();
-      if (!wanted_[i] || !passes_on(i)) continue;
+      if (!passes_on(i)) continue;
       // To an earlier call zeros are not the same as nothing: its rule may multiply them by infinity, or ignore them.
-      const bool is_there = presence.defined() ? presence.asvector<uint8_t>()[0] != 0 : arrives[i] == Arrives::always;
+      const bool is_there =
+          presence.defined() ? presence.asvector<uint8_t>()[0] != 0 : arrives[i] == Arrives::always;
       if (!is_there) call.gradients[i] = NDArray();
     }
   }
@@ -377,6 +411,14 @@ class PlanGradFunction final : public GradFunction {
     }
     if (all) result.clear();
     return result;
+  }
+
+  // A gradient that is asked for by name is a whole one.
+  void give_rows(const GradCall& call, size_t i, const NDArray& values, const NDArray& indices) const {
+    if (call.rows) return call.rows->push_back({i, values, indices}), void();
+    const Shape& shape = inputs_[i].array.shape();
+    call.gradients[i] =
+        nd._backward_take(values, indices, {.shape = shape, .axis = 0, .mode = IndexMode::clip});
   }
 
   bool only_updates(size_t i) const {
