@@ -47,8 +47,7 @@ GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool>
     auto gradients = [=](std::span<const TensorMeta>, bool) {  // shapes and mode are the plan's
       return gradient_graph(trace(), wanted, form, training);
     };
-    Backward made{
-        .heads = heads, .rows = rows, .graph = nullptr, .form = gradient_form(trace(), wanted, form)};
+    Backward made{.heads = heads, .rows = rows, .graph = nullptr, .form = gradient_form(trace(), wanted, form)};
     made.graph = std::make_unique<CachedGraph>(gradients, num_gradient_outputs(wanted, made.form), std::move(names),
                                                options, name, arenas);
     return made;
@@ -56,7 +55,7 @@ GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool>
 }
 
 const GradientProgram::Backward* GradientProgram::look_up(const std::vector<bool>& heads,
-                                                         const std::vector<bool>& rows) {
+                                                          const std::vector<bool>& rows) {
   for (const Backward& m : made_) {
     if (m.heads == heads && m.rows == rows) return &m;
   }
@@ -64,7 +63,7 @@ const GradientProgram::Backward* GradientProgram::look_up(const std::vector<bool
 }
 
 const GradientProgram::Backward& GradientProgram::backward(const std::vector<bool>& heads,
-                                                         const std::vector<bool>& rows) {
+                                                           const std::vector<bool>& rows) {
   {
     std::lock_guard lock(lock_);
     if (const Backward* found = look_up(heads, rows)) return *found;

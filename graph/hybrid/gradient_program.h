@@ -24,8 +24,8 @@ class GradientProgram {
     std::unique_ptr<CachedGraph> graph;
     GradientForm form;  // as PlanOptions::gradient
   };
-  // (inputs..., a head gradient for each output with heads[i]) to the gradients wanted, as `form` says. Empty heads: for
-  // each output. `rows`: by input, are rows of its gradient taken? Empty: of none.
+  // (inputs..., a head gradient for each output with heads[i]) to the gradients wanted, as `form` says. Empty heads:
+  // for each output. `rows`: by input, are rows of its gradient taken? Empty: of none.
   const Backward& backward(const std::vector<bool>& heads, const std::vector<bool>& rows);
   // By input of the plan: does its backward give rows of the gradient? Empty: of none.
   const std::vector<bool>& rows_of_plan() const { return rows_; }

@@ -82,8 +82,7 @@ struct ArrivedRows {
   NDArray dense(const Shape& shape) const {
     NDArray sum;
     for (size_t i = 0; i < values.size(); ++i) {
-      const NDArray g =
-          nd._backward_take(values[i], indices[i], {.shape = shape, .axis = 0, .mode = IndexMode::clip});
+      const NDArray g = nd._backward_take(values[i], indices[i], {.shape = shape, .axis = 0, .mode = IndexMode::clip});
       sum = sum.defined() ? nd.elemwise_add(sum, g) : g;
     }
     return sum;
@@ -280,7 +279,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
   const GraphTracer::Scope scope(tracer);
   std::vector<std::vector<Arrival>> arrived(forward_nodes);  // by node and output
   for (size_t n = 0; n < forward_nodes; ++n) arrived[n].resize(graph.nodes[n].outputs.size());
-  std::vector<ArrivedRows> rows(wanted.size());              // by input
+  std::vector<ArrivedRows> rows(wanted.size());  // by input
   auto input_with_rows = [&](ValueId v) -> std::optional<size_t> {
     for (size_t i = 0; i < form.rows.size(); ++i) {
       if (form.rows[i] && graph.inputs[i] == v.node) return i;

@@ -200,11 +200,10 @@ std::vector<Rows> rows_of_looks(Looks& net, GradReq req) {
 TEST_CASE("row_sparse gradients: of hybridized blocks, bit for bit those of imperative ones", "[gluon]") {
   for (const DType t : {DType::float32, DType::float16, DType::float64}) {
     for (const GradReq req : {GradReq::write, GradReq::add}) {
-      for (const HybridizeOptions& options :
-           {HybridizeOptions{.exact = true},
-                                             {.static_alloc = true, .static_shape = true, .exact = true},
-                                             {.exact = true, .mirror = true},
-                                             {.exact = true, .verify = 9}}) {
+      for (const HybridizeOptions& options : {HybridizeOptions{.exact = true},
+                                              {.static_alloc = true, .static_shape = true, .exact = true},
+                                              {.exact = true, .mirror = true},
+                                              {.exact = true, .verify = 9}}) {
         Looks eager(t), hybrid(t);
         hybrid.hybridize(options);
         INFO(name_of(t) << (req == GradReq::add ? " add" : " write"));
@@ -261,20 +260,19 @@ TEST_CASE("row_sparse gradients: hybridized training gives MXNet's weights", "[g
     optimizer::Optimizer optimizer;
     std::vector<float> weights;
   };
-  const Golden all[] = {
-      {"lazy sgd",
-       optimizer::SGD(with(optimizer::SGDOptions{.momentum = 0.5, .lazy_update = true})),
-       {1,  2,  3,  3.08422852f, 3.85528564f, 4.62634277f, 6.5078125f, 7.4375f, 8.3671875f,
-        10, 11, 12, 10.7791138f, 11.6082764f, 12.437439f,  16,         17,      18}},
-      {"lazy adam",
-       optimizer::Adam(with(optimizer::AdamOptions{.lazy_update = true})),
-       {1,  2,  3,  3.88531017f, 4.88532686f, 5.88533831f, 6.95349121f, 7.95349121f, 8.95349121f,
-        10, 11, 12, 12.8750076f, 13.8750067f, 14.8750067f, 16,          17,          18}},
-      {"sgd",
-       optimizer::SGD(with(optimizer::SGDOptions{.momentum = 0.5})),
-       {0.967040539f, 1.93408108f, 2.90112162f, 2.99287224f, 3.7410903f,  4.48930836f,
-        6.12155199f,  6.99605942f, 7.87056684f, 9.67040539f, 10.6374454f, 11.6044865f,
-        10.0414906f,  10.8139124f, 11.5863342f, 15.4726486f, 16.4396896f, 17.4067307f}}};
+  const Golden all[] = {{"lazy sgd",
+                         optimizer::SGD(with(optimizer::SGDOptions{.momentum = 0.5, .lazy_update = true})),
+                         {1, 2, 3, 3.08422852f, 3.85528564f, 4.62634277f, 6.5078125f, 7.4375f, 8.3671875f, 10, 11, 12,
+                          10.7791138f, 11.6082764f, 12.437439f, 16, 17, 18}},
+                        {"lazy adam",
+                         optimizer::Adam(with(optimizer::AdamOptions{.lazy_update = true})),
+                         {1, 2, 3, 3.88531017f, 4.88532686f, 5.88533831f, 6.95349121f, 7.95349121f, 8.95349121f, 10, 11,
+                          12, 12.8750076f, 13.8750067f, 14.8750067f, 16, 17, 18}},
+                        {"sgd",
+                         optimizer::SGD(with(optimizer::SGDOptions{.momentum = 0.5})),
+                         {0.967040539f, 1.93408108f, 2.90112162f, 2.99287224f, 3.7410903f, 4.48930836f, 6.12155199f,
+                          6.99605942f, 7.87056684f, 9.67040539f, 10.6374454f, 11.6044865f, 10.0414906f, 10.8139124f,
+                          11.5863342f, 15.4726486f, 16.4396896f, 17.4067307f}}};
   for (const Golden& golden : all) {
     INFO(golden.name);
     nn::Embedding net = make(true);
