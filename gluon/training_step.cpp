@@ -139,11 +139,14 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
                       "overwrites the gradient of the one before",
                       p.name()));
     }
-    if (p.has_row_sparse_grad()) {
+    // Within a step the gradient is a dense one, which gives what a Trainer gives unless that looks at rows.
+    if (p.has_row_sparse_grad() && (trainer_->optimizer_.rule().updates_rows() || p.grad_req() == GradReq::add)) {
       throw StateError(
-          fmt::format("[TrainingStep] the gradient of {} is row_sparse, which record(), backward() and Trainer::step() "
-                      "have: make the Embedding without sparse_grad",
-                      p.name()));
+          fmt::format("[TrainingStep] the gradient of {} is row_sparse, and {}: use record(), backward() and "
+                      "Trainer::step(), or make the Embedding without sparse_grad",
+                      p.name(),
+                      p.grad_req() == GradReq::add ? "its grad_req is add"
+                                                   : "the optimizer changes the rows that it stores alone"));
     }
     const auto at = std::find(parameters.begin(), parameters.end(), p);
     if (at == parameters.end()) {

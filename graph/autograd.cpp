@@ -360,8 +360,8 @@ BackwardPass::BackwardPass(std::span<const NDArray> heads, std::span<const NDArr
 void check_storage(const History& h, const NDArray& gradient) {
   if (!h.rows || !gradient.defined()) return;
   throw StateError(
-      fmt::format("[backward] a dense gradient has arrived at an array {} whose gradient is row_sparse: only Embedding "
-                  "with sparse_grad, recorded itself and not in a hybridized block, gives rows of one",
+      fmt::format("[backward] a dense gradient has arrived at an array {} whose gradient is row_sparse: only an "
+                  "Embedding with sparse_grad that reads it as it is, outside of loops and branches, gives rows of one",
                   h.rows->shape.str()));
 }
 

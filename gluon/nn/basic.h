@@ -33,7 +33,7 @@ struct EmbeddingOptions {
 static_assert(std::is_trivially_destructible_v<EmbeddingOptions>);
 
 // Row x[i] of weight (input_dim, output_dim) for every index in x: the result has shape x.shape + (output_dim,).
-// sparse_grad: not in hybridized blocks that are trained, whose gradients are dense: their backward throws StateError.
+// sparse_grad: backward() throws StateError where the weight is read in a loop or branch or by another layer too.
 struct Embedding : HybridBlock<Embedding> {
   Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
   auto hybrid_forward(auto F, auto x) {

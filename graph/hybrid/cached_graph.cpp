@@ -10,14 +10,15 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/gradient_program.h"
+#include "kaon/graph/hybrid/plan_gradient.h"
 #include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/gradient.h"
+#include "kaon/graph/ir/history.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/ir/tape.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/plan/batch_padding.h"
 #include "kaon/ops/array/same_engine.h"
-#include "kaon/ops/array/small_array.h"
 #include "kaon/ops/operator/checked_kernel.h"
 
 namespace kaon::graph {
@@ -26,6 +27,12 @@ namespace {
 Shape with_rows(Shape shape, int64_t rows) {
   if (shape.ndim() > 0) shape[0] = rows;
   return shape;
+}
+
+// Whether the gradient attached to the array is row_sparse.
+bool keeps_rows(const NDArray& array) {
+  const autograd::History* h = autograd::history_of(array);
+  return h && h->rows;
 }
 
 // How many calls of each plan KAON_VERIFY asks to verify, so that whole programs and test suites can be run that way.
@@ -102,7 +109,9 @@ bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs
     } else if (!(key.inputs[i].shape == with_rows(a.shape, bucket))) {
       return false;
     }
-    if (recorded && key.wanted[i] != autograd::wants_gradient(*inputs[i])) return false;
+    if (!recorded) continue;
+    if (key.wanted[i] != autograd::wants_gradient(*inputs[i])) return false;
+    if ((!key.rows.empty() && key.rows[i]) != keeps_rows(*inputs[i])) return false;
   }
   return !recorded || num_outputs_ == 1 || *expected_heads_ == key.heads;
 }
@@ -144,8 +153,11 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   if (!inputs.empty()) key.device = inputs[0]->device();
   for (const NDArray* a : inputs) {
     key.inputs.push_back({a->shape(), a->dtype()});
-    if (recorded) key.wanted.push_back(autograd::wants_gradient(*a));
+    if (!recorded) continue;
+    key.wanted.push_back(autograd::wants_gradient(*a));
+    key.rows.push_back(keeps_rows(*a));
   }
+  if (std::find(key.rows.begin(), key.rows.end(), true) == key.rows.end()) key.rows.clear();
   if (recorded) key.heads = expected_heads_->get();
   for (size_t i = 0; i < num_data_ && bucket >= 0; ++i) key.inputs[i].shape[0] = bucket;
   {
@@ -179,7 +191,7 @@ void CachedGraph::refuse_new_shapes(const Key& key) const {
   const Entry* latest = nullptr;  // of those that differ in nothing else
   for (const Entry& e : entries_) {
     if (e.key.device != key.device || e.key.training != key.training || e.key.wanted != key.wanted ||
-        e.key.heads != key.heads)
+        e.key.rows != key.rows || e.key.heads != key.heads)
       continue;
     if (describe_change(input_names_, e.key.inputs, key.inputs).empty()) return;  // another thread was faster
     if (!latest || e.used > latest->used) latest = &e;
@@ -209,7 +221,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                          .is_gradient = !program_.defined(),
                          .wanted = update_ ? update_->wanted : key.wanted,
                          .heads = key.heads,
-                         .update = update_};
+                         .update = update_,
+                         .rows = key.rows};
   PlanOptions options{.device = key.device,
                       .training = key.training,
                       .exact = options_.exact,
@@ -232,10 +245,12 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     graph = passes::run(trace(), passes);
   }
   if (!key.wanted.empty() && !update_) {
-    const GradientForm form{.heads = arrivals(key.heads), .refused = passes.refused};
-    options.arrives = arriving_gradients(trace(), key.wanted, form);
-    options.gradients = std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_,
-                                                          name_, arenas_, num_outputs_, passes.refused);
+    const GradientForm form{.heads = arrivals(key.heads), .refused = passes.refused, .rows = key.rows};
+    GradientForm given = gradient_form(trace(), key.wanted, form);
+    options.arrives = std::move(given.arrives);
+    options.gradients =
+        std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_, name_, arenas_,
+                                          num_outputs_, passes.refused, std::move(given.rows));
   }
   if (padded) graph = pad_rows(std::move(graph), num_data_, has_rows);
   options.history = [trace, passes, padded, has_rows, num_data = num_data_] {
@@ -263,7 +278,7 @@ std::string CachedGraph::explain(const Key& key) const {
   if (last.training != key.training) return fmt::format("training: {} -> {}", last.training, key.training);
   if (last.wanted.empty() != key.wanted.empty())
     return fmt::format("recording: {} -> {}", !last.wanted.empty(), !key.wanted.empty());
-  if (last.wanted != key.wanted) return "other gradients are wanted";
+  if (last.wanted != key.wanted || last.rows != key.rows) return "other gradients are wanted";
   return "gradients arrive at other outputs";
 }
 
@@ -284,138 +299,6 @@ IntrusivePtr<ExecutionPlan> CachedGraph::plan() const {
                           [](const Entry& a, const Entry& b) { return a.used < b.used; })
       ->plan;
 }
-
-namespace {
-
-// Gradients of a recorded call: the backward half of its plan, or, where they are recorded themselves, a call of its
-// gradients' program. Holds the run, whose arena keeps what the forward saved, and the arrays.
-class PlanGradFunction final : public GradFunction {
- public:
-  PlanGradFunction(IntrusivePtr<ExecutionPlan> plan, PlanRun& run, std::span<const NDArray* const> inputs,
-                   std::span<const NDArray> outputs, std::vector<bool> wanted,
-                   std::shared_ptr<ExpectedHeads> expected_heads, const OpLabel& label)
-      : plan_(std::move(plan)),
-        run_(&run),
-        label_(label),
-        wanted_(std::move(wanted)),
-        expected_heads_(std::move(expected_heads)) {
-    inputs_.reserve(inputs.size());
-    outputs_.reserve(outputs.size());
-    for (const NDArray* i : inputs) inputs_.emplace_back(*i);
-    for (const NDArray& o : outputs) outputs_.emplace_back(o.detach());  // the array itself would keep this alive
-  }
-  ~PlanGradFunction() override { release(); }
-
-  bool writes_in_place() const override { return true; }
-
-  void backward(const GradCall& call) override {
-    const PlanOptions& options = plan_->options();
-    for (size_t i = 0; i < options.refusals.size(); ++i) {
-      if (call.heads[i].defined() && !options.refusals[i].empty()) throw StateError(options.refusals[i]);
-    }
-    const bool is_recorded = thread_context().recording;
-    std::vector<bool> heads = arrived(call.heads);
-    const bool is_planned = heads == options.heads;
-    refuse_changed_arrays(is_recorded || !is_planned);
-    std::vector<const NDArray*> arrays;
-    for (const autograd::SavedArray& a : inputs_) arrays.push_back(&a.array);
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      if (!heads.empty() && !heads[i]) continue;
-      arrays.push_back(call.heads[i].defined() ? &call.heads[i] : &outputs_[i].array);  // which is not read
-    }
-    const bool by_program = is_recorded || !is_planned;
-    const GradientProgram::Backward* program = by_program ? &options.gradients->backward(heads) : nullptr;
-    const std::vector<Arrives>& arrives = program ? program->arrives : options.arrives;
-    // What the plan computes was settled by the forward.
-    std::vector<NDArray> results;
-    for (size_t i = 0; i < wanted_.size(); ++i) {
-      if (wanted_[i]) results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
-    }
-    size_t report = results.size();
-    results.resize(report + size_t(std::count(arrives.begin(), arrives.end(), Arrives::sometimes)));
-    if (is_recorded) {
-      program->graph->call(arrays, results, label_.site, {}, &run_->key);
-    } else if (!is_planned) {
-      program->graph->call_into(arrays, results, label_.site, &run_->key);
-      expected_heads_->set(std::move(heads));
-    } else {
-      SmallArray<NDArray> outputs(outputs_.size(), [&](size_t i) { return outputs_[i].array; });
-      plan_->backward(*run_, arrays, outputs.span(), results, label_, call.retain);
-    }
-    size_t next = 0;
-    for (size_t i = 0; i < wanted_.size(); ++i) {
-      call.gradients[i] = wanted_[i] ? std::move(results[next++]) : NDArray();
-      const NDArray presence = arrives[i] == Arrives::sometimes ? results[report++] : NDArray();
-      if (!wanted_[i] || !passes_on(i)) continue;
-      // To an earlier call zeros are not the same as nothing: its rule may multiply them by infinity, or ignore them.
-      const bool is_there = presence.defined() ? presence.asvector<uint8_t>()[0] != 0 : arrives[i] == Arrives::always;
-      if (!is_there) call.gradients[i] = NDArray();
-    }
-  }
-
-  void release() override {
-    if (!run_) return;
-    plan_->end_lease(*run_);
-    run_ = nullptr;
-    inputs_.clear();
-    outputs_.clear();
-  }
-
- private:
-  // By output: does a gradient arrive there, or can none? Empty: at each.
-  std::vector<bool> arrived(std::span<const NDArray> heads) const {
-    if (heads.size() == 1) return {};
-    const PlanOptions& options = plan_->options();
-    std::vector<bool> result(heads.size());
-    bool all = true;
-    for (size_t i = 0; i < heads.size(); ++i) {
-      const bool can_arrive = is_floating(outputs_[i].array.dtype()) &&
-                              (options.recorded.empty() || options.recorded[i]) &&
-                              (options.refusals.empty() || options.refusals[i].empty());
-      result[i] = heads[i].defined() || !can_arrive;
-      all = all && result[i];
-    }
-    if (all) result.clear();
-    return result;
-  }
-
-  bool only_updates(size_t i) const {
-    const std::vector<bool>& copied = plan_->options().copied;
-    return plan_->updates_input(i) || (!copied.empty() && copied[i]);
-  }
-
-  // The backward half reads some of the arrays again. The gradients' program begins with the inputs, and takes what it
-  // updates as it is.
-  void refuse_changed_arrays(bool by_program) const {
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      const bool is_read = by_program ? !only_updates(i) : plan_->backward_reads_input(i);
-      if (is_read && inputs_[i].is_changed())
-        refuse("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
-    }
-    for (size_t i = 0; !by_program && i < outputs_.size(); ++i) {
-      if (plan_->backward_reads_output(i) && outputs_[i].is_changed()) refuse(fmt::format("output {}", i), outputs_[i]);
-    }
-  }
-  [[noreturn]] void refuse(const std::string& what, const autograd::SavedArray& saved) const {
-    autograd::refuse_changed(label_.name, what, saved, label_.site);
-  }
-
-  // May the plan write here while it reads `arrays`?
-  static bool is_free(const NDArray& target, std::span<const NDArray* const> arrays) {
-    if (!target.defined()) return false;
-    return std::none_of(arrays.begin(), arrays.end(),
-                        [&](const NDArray* a) { return a->defined() && a->ptr()->buffer == target.ptr()->buffer; });
-  }
-
-  IntrusivePtr<ExecutionPlan> plan_;
-  PlanRun* run_;
-  OpLabel label_;
-  std::vector<bool> wanted_;  // by input, when the plan was made
-  std::shared_ptr<ExpectedHeads> expected_heads_;
-  std::vector<autograd::SavedArray> inputs_, outputs_;
-};
-
-}  // namespace
 
 void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
                        const std::source_location& site, std::optional<FunctionRef<Symbol()>> retrace,
@@ -456,9 +339,8 @@ void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArr
   if (!recorded) return;
   std::vector<bool> wanted;
   for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));
-  autograd::record_call(
-      name_, std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted), expected_heads_, label),
-      inputs, outputs);
+  autograd::record_call(name_, plan_gradient(plan, run, inputs, outputs, std::move(wanted), expected_heads_, label),
+                        inputs, outputs);
   const std::vector<bool>& is_recorded = plan->options().recorded;
   for (size_t i = 0; i < is_recorded.size(); ++i) {
     if (!is_recorded[i]) outputs[i].node().annotation = nullptr;

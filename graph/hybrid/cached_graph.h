@@ -89,6 +89,7 @@ class CachedGraph {
     bool training = false;
     bool checking = false;     // ops/checks.h: every call is verified
     std::vector<bool> wanted;  // gradients; empty when nothing is recorded
+    std::vector<bool> rows;    // of these: end in arrays that keep rows of them; empty: none does
     std::vector<bool> heads;   // outputs at which they arrive; empty: at each
   };
   struct Entry {

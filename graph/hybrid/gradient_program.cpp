@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <mutex>
 
 #include "kaon/graph/ir/gradient.h"
@@ -32,44 +31,47 @@ void refuse_updated_inputs(const Graph& forward, bool training, const std::strin
 
 GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool> wanted, bool training,
                                  std::vector<std::string> input_names, HybridizeOptions options, std::string name,
-                                 IntrusivePtr<PlanArenas> arenas, size_t num_outputs, std::vector<bool> refused) {
+                                 IntrusivePtr<PlanArenas> arenas, size_t num_outputs, std::vector<bool> refused,
+                                 std::vector<bool> rows)
+    : rows_(std::move(rows)) {
   options.policy = PlanPolicy::retrace;  // one plan's shapes are all that it sees
   options.verify = 0;
   name += "_backward";
-  make_ = [=](const std::vector<bool>& heads) {
+  make_ = [=](const std::vector<bool>& heads, const std::vector<bool>& rows) {
     std::vector<std::string> names = input_names;
     for (size_t i = 0; i < num_outputs; ++i) {
       if (heads.empty() || heads[i]) names.push_back(fmt::format("head_grad{}", i));
     }
     refuse_updated_inputs(trace(), training, name);
-    const GradientForm form{.heads = arrivals(heads), .refused = refused, .reports = true};
+    const GradientForm form{.heads = arrivals(heads), .refused = refused, .reports = true, .rows = rows};
     auto gradients = [=](std::span<const TensorMeta>, bool) {  // shapes and mode are the plan's
       return gradient_graph(trace(), wanted, form, training);
     };
-    Backward made{.heads = heads, .graph = nullptr, .arrives = arriving_gradients(trace(), wanted, form)};
-    const auto results = std::count(wanted.begin(), wanted.end(), true) +
-                         std::count(made.arrives.begin(), made.arrives.end(), Arrives::sometimes);
-    made.graph = std::make_unique<CachedGraph>(gradients, size_t(results), std::move(names), options, name, arenas);
+    Backward made{.heads = heads, .rows = rows, .graph = nullptr, .form = gradient_form(trace(), wanted, form)};
+    made.graph = std::make_unique<CachedGraph>(gradients, num_gradient_outputs(wanted, made.form), std::move(names),
+                                               options, name, arenas);
     return made;
   };
 }
 
-const GradientProgram::Backward* GradientProgram::look_up(const std::vector<bool>& heads) {
+const GradientProgram::Backward* GradientProgram::look_up(const std::vector<bool>& heads,
+                                                          const std::vector<bool>& rows) {
   for (const Backward& m : made_) {
-    if (m.heads == heads) return &m;
+    if (m.heads == heads && m.rows == rows) return &m;
   }
   return nullptr;
 }
 
-const GradientProgram::Backward& GradientProgram::backward(const std::vector<bool>& heads) {
+const GradientProgram::Backward& GradientProgram::backward(const std::vector<bool>& heads,
+                                                           const std::vector<bool>& rows) {
   {
     std::lock_guard lock(lock_);
-    if (const Backward* found = look_up(heads)) return *found;
+    if (const Backward* found = look_up(heads, rows)) return *found;
   }
   std::forward_list<Backward> made;
-  made.push_front(make_(heads));
+  made.push_front(make_(heads, rows));
   std::lock_guard lock(lock_);
-  if (const Backward* other = look_up(heads)) return *other;  // another thread was faster
+  if (const Backward* other = look_up(heads, rows)) return *other;  // another thread was faster
   made_.splice_after(made_.before_begin(), made);
   return made_.front();
 }

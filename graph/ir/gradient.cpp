@@ -7,6 +7,8 @@
 
 #include "kaon/graph/ir/graph_tracer.h"
 #include "kaon/graph/ir/rewrite.h"
+#include "kaon/graph/ir/tape.h"
+#include "kaon/ops/array/row_gradient.h"
 
 namespace kaon::graph {
 namespace {
@@ -69,10 +71,30 @@ struct ArrivedHeads {
   }
 };
 
-class Context final : public GradContext {
+// Rows of a gradient, the newest call's first.
+struct ArrivedRows {
+  std::vector<NDArray> values, indices;
+
+  bool are_there() const { return !values.empty(); }
+  NDArray all(const std::vector<NDArray>& parts) const {
+    return parts.size() == 1 ? parts[0] : nd.concat(parts, {.dim = 0});
+  }
+  NDArray dense(const Shape& shape) const {
+    NDArray sum;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const NDArray g = nd._backward_take(values[i], indices[i], {.shape = shape, .axis = 0, .mode = IndexMode::clip});
+      sum = sum.defined() ? nd.elemwise_add(sum, g) : g;
+    }
+    return sum;
+  }
+};
+
+class Context final : public ops::RowGradContext {
  public:
-  Context(GraphTracer& tracer, const Node& node, uint32_t number, const ArrivedHeads& heads, std::vector<bool> wants)
-      : heads_(heads), wants_(std::move(wants)) {
+  // `takes_rows`: by input.
+  Context(GraphTracer& tracer, const Node& node, uint32_t number, const ArrivedHeads& heads, std::vector<bool> wants,
+          std::vector<bool> takes_rows)
+      : heads_(heads), wants_(std::move(wants)), takes_rows_(std::move(takes_rows)) {
     for (ValueId v : node.inputs) inputs_.push_back(tracer.array(v));
     for (uint32_t i = 0; i < node.outputs.size(); ++i) outputs_.push_back(tracer.array({number, i}));
     zeros_.resize(node.outputs.size());
@@ -100,11 +122,17 @@ class Context final : public GradContext {
     result[size_t(i)] = {.gradient = std::move(g), .presence = std::move(presence)};
   }
 
+  bool takes_rows(int i) const override { return takes_rows_[size_t(i)] && !heads_.any.presence.defined(); }
+  void set_rows(int i, NDArray values, NDArray indices) override {
+    rows.push_back({size_t(i), std::move(values), std::move(indices)});
+  }
+
   std::vector<Arrival> result;
+  std::vector<RowPart> rows;
 
  private:
   const ArrivedHeads& heads_;
-  std::vector<bool> wants_;
+  std::vector<bool> wants_, takes_rows_;
   std::vector<NDArray> inputs_, outputs_;
   mutable std::vector<NDArray> zeros_;
 };
@@ -222,9 +250,20 @@ Graph gradient_graph(Graph program, const std::vector<bool>& wanted, GradientFor
   return g;
 }
 
-std::vector<Arrives> arriving_gradients(const Graph& program, const std::vector<bool>& wanted, GradientForm form) {
+GradientForm gradient_form(const Graph& program, const std::vector<bool>& wanted, GradientForm form) {
   with_gradient(program, wanted, form);
-  return std::move(form.arrives);
+  return form;
+}
+
+size_t num_gradient_outputs(const std::vector<bool>& wanted, const GradientForm& form) {
+  size_t n = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i]) continue;
+    const bool has_rows = !form.rows.empty() && form.rows[i];
+    n += has_rows ? 2 * size_t(form.arrives[i] != Arrives::never) : 1;
+    n += form.reports && form.arrives[i] == Arrives::sometimes;
+  }
+  return n;
 }
 
 std::vector<Arrives> arrivals(const std::vector<bool>& heads) {
@@ -240,6 +279,13 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
   const GraphTracer::Scope scope(tracer);
   std::vector<std::vector<Arrival>> arrived(forward_nodes);  // by node and output
   for (size_t n = 0; n < forward_nodes; ++n) arrived[n].resize(graph.nodes[n].outputs.size());
+  std::vector<ArrivedRows> rows(wanted.size());  // by input
+  auto input_with_rows = [&](ValueId v) -> std::optional<size_t> {
+    for (size_t i = 0; i < form.rows.size(); ++i) {
+      if (form.rows[i] && graph.inputs[i] == v.node) return i;
+    }
+    return {};
+  };
   auto send = [&](ValueId v, Arrival a) { arrived[v.node][v.output].add(std::move(a)); };
   auto add_input = [&](std::string name, TensorMeta meta) {
     Node node;
@@ -287,7 +333,9 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     std::vector<bool> wants;
     for (ValueId v : node.inputs) wants.push_back(flows[v.node][v.output] && is_floating(graph.meta(v).dtype));
     const ArrivedHeads node_heads(arrived[k]);
-    Context context(tracer, node, uint32_t(k), node_heads, wants);
+    std::vector<bool> takes_rows;
+    for (ValueId v : node.inputs) takes_rows.push_back(input_with_rows(v).has_value());
+    Context context(tracer, node, uint32_t(k), node_heads, wants, std::move(takes_rows));
     tracer.gradient_of = traced_node(node);
     tracer.step = 0;
     node.op->grad(node.attrs.get(), context);
@@ -295,12 +343,28 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (context.result[i].is_there() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
     }
+    for (RowPart& part : context.rows) {
+      ArrivedRows& to = rows[*input_with_rows(node.inputs[part.input])];
+      to.values.push_back(std::move(part.values)), to.indices.push_back(std::move(part.indices));
+    }
   }
   form.arrives.assign(num_inputs, Arrives::never);
   for (size_t i = 0; i < num_inputs; ++i) {
     if (!wanted[i]) continue;
-    const Arrival& a = arrived[graph.inputs[i]][0];
+    Arrival& a = arrived[graph.inputs[i]][0];
     const TensorMeta m = graph.nodes[graph.inputs[i]].outputs[0];
+    if (!form.rows.empty() && form.rows[i]) {
+      if (!a.is_there()) {
+        if (!rows[i].are_there()) continue;
+        form.arrives[i] = Arrives::always;
+        for (const auto& parts : {rows[i].values, rows[i].indices}) {
+          graph.outputs.push_back(tracer.value(rows[i].all(parts)));
+        }
+        continue;
+      }
+      form.rows[i] = false;
+      if (rows[i].are_there()) a.add({.gradient = rows[i].dense(m.shape), .presence = NDArray()});
+    }
     if (a.is_there() && !(absent.defined() && a.presence.ptr() == absent.ptr())) {
       form.arrives[i] = a.presence.defined() ? Arrives::sometimes : Arrives::always;
     }

@@ -18,6 +18,9 @@ struct GradientForm {
   bool reports = false;            // whether a gradient has arrived becomes an output, where it does so sometimes
   std::optional<bool> keeps{};     // loops return what their gradients read, in training or not. Empty: they run again
   std::vector<Arrives> arrives{};  // result, by input; without sums[i]
+  // By input: is its gradient given as rows, two outputs in place of one: values (k, ...), and int64 indices (k,) at
+  // which they are added? None where no gradient arrives. Empty: nowhere. Cleared where operators give a whole one.
+  std::vector<bool> rows{};
 };
 
 // Appends to `graph` one input per head that arrives, then one uint8 (1) per head that arrives sometimes, 0 in a run in
@@ -31,8 +34,11 @@ inline Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
   return with_gradient(std::move(graph), wanted, form);
 }
 
-// By input: the form.arrives of with_gradient() for this form.
-std::vector<Arrives> arriving_gradients(const Graph& program, const std::vector<bool>& wanted, GradientForm form);
+// The form as with_gradient() leaves it, with what arrives.
+GradientForm gradient_form(const Graph& program, const std::vector<bool>& wanted, GradientForm form);
+
+// The number of outputs that with_gradient() has added, from the form as it has left it.
+size_t num_gradient_outputs(const std::vector<bool>& wanted, const GradientForm& form);
 
 // From "does one arrive?"; empty stays empty.
 std::vector<Arrives> arrivals(const std::vector<bool>& heads);

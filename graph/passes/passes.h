@@ -24,6 +24,7 @@ struct Options {
   std::vector<bool> heads{};    // outputs at which a gradient arrives, as in GradientForm
   std::vector<bool> refused{};  // outputs without a gradient, as in GradientForm
   std::shared_ptr<const Update> update{};  // the update by the gradients in the same run
+  std::vector<bool> rows{};                // inputs whose gradient is given as rows, as in GradientForm
 };
 
 struct Pass {

@@ -23,7 +23,7 @@ constexpr Pass rounding(const char* name) {
 Graph gradient(Graph g, const Options& o) {
   if (o.wanted.empty()) return g;
   const size_t inputs = g.inputs.size();
-  GradientForm form{.heads = arrivals(o.heads), .refused = o.refused, .reports = !o.update};
+  GradientForm form{.heads = arrivals(o.heads), .refused = o.refused, .reports = !o.update, .rows = o.rows};
   if (!o.mirror) form.keeps = o.training;
   g = with_gradient(std::move(g), o.wanted, form);
   return o.update ? with_ones_for_heads(std::move(g), inputs) : g;

@@ -17,10 +17,10 @@ template <class T>
 using wrap_t = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
 // The digamma function: reflection below 0, recurrence up to 10, then the asymptotic series (Abramowitz
-// and Stegun 6.3.7, 6.3.5, 6.3.18).
+// and Stegun 6.3.7, 6.3.5, 6.3.18). Infinite at its poles, as MXNet has it, where there is no limit.
 KAON_HOST_DEVICE inline double digamma_value(double x) {
   constexpr double pi = 3.14159265358979323846;
-  if (x == 0.0 || (x < 0.0 && x == ::floor(x))) return std::numeric_limits<double>::quiet_NaN();
+  if (x == 0.0 || (x < 0.0 && x == ::floor(x))) return std::numeric_limits<double>::infinity();
   double r = 0.0;
   if (x < 0.0) {
     r = -pi / ::tan(pi * x);

@@ -113,9 +113,9 @@ struct Digamma {
       const V pi = hn::Set(d, 3.14159265358979323846), part = FromNearest(hn::IfThenElse(is_finite, x, zero));
       const V angle = hn::Mul(pi, part), cotangent = hn::Div(hn::Cos(d, angle), hn::Sin(d, angle));
       const V reflected = hn::NegMulAdd(pi, cotangent, result);
-      result = hn::IfThenElse(is_negative, hn::IfThenElse(hn::Eq(part, zero), hn::NaN(d), reflected), result);
+      result = hn::IfThenElse(is_negative, hn::IfThenElse(hn::Eq(part, zero), inf, reflected), result);
     }
-    result = hn::IfThenElse(hn::Eq(x, zero), hn::NaN(d), result);
+    result = hn::IfThenElse(hn::Eq(x, zero), inf, result);
     return hn::IfThenElse(hn::Or(hn::Eq(x, inf), hn::IsNaN(x)), x, result);
   }
 };

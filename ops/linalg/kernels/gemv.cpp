@@ -159,15 +159,18 @@ void gemv(RunContext& run, const float* w, const float* x, float* y, int64_t row
 }
 
 void gemv_transposed(RunContext& run, const float* w, const float* x, float* y, int64_t rows, int64_t columns) {
-  const auto piece = [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(GemvTransposed)(w, x, y, rows, columns, begin, end);
-  };
+  const auto piece = [&](int64_t begin, int64_t end) { gemv_transposed(w, x, y, rows, columns, begin, end); };
   const int64_t grain = std::max<int64_t>(128, piece_weights / std::max<int64_t>(rows, 1) / 128 * 128);
   if (columns <= grain) {
     piece(0, columns);
   } else {
     run.parallel_for(columns, grain, piece);
   }
+}
+
+void gemv_transposed(const float* w, const float* x, float* y, int64_t rows, int64_t columns, int64_t first,
+                     int64_t last) {
+  HWY_DYNAMIC_DISPATCH(GemvTransposed)(w, x, y, rows, columns, first, last);
 }
 
 }  // namespace kaon::ops

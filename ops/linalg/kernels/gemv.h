@@ -15,5 +15,8 @@ void gemv(RunContext& run, const float* w, const float* x, float* y, int64_t row
 
 // y = x W: y[j] = sum over i of x[i] W[i, j].
 void gemv_transposed(RunContext& run, const float* w, const float* x, float* y, int64_t rows, int64_t columns);
+// Columns [first, last) of it, from y[first] on.
+void gemv_transposed(const float* w, const float* x, float* y, int64_t rows, int64_t columns, int64_t first,
+                     int64_t last);
 
 }  // namespace kaon::ops

@@ -48,9 +48,8 @@ RepeatedGemm<float>::RepeatedGemm(KernelContext& c, int64_t m, int64_t n, int64_
                                   int64_t width)
     : c_(c), m_(m), n_(n), k_(k), width_(n), pieces_(1), b_(b), transpose_b_(transpose_b) {
   if (m == 0 || n == 0 || k == 0) return;
-  const bool is_vector = m == 1;
-  if (!is_vector || transpose_b) width_ = std::clamp<int64_t>(width, 1, n), pieces_ = (n + width_ - 1) / width_;
-  if (is_vector) return;
+  width_ = std::clamp<int64_t>(width, 1, n), pieces_ = (n + width_ - 1) / width_;
+  if (m == 1) return;
   const int64_t last = n - (pieces_ - 1) * width_;
   const onednn::Key key('r', m, n, k, transpose_b, width_);
   auto products = onednn::obtain<PieceProducts>(c, "inner product", key, [&] {
@@ -87,6 +86,8 @@ void RepeatedGemm<float>::run(int64_t piece, const float* a, float* out) const {
     products.product[piece + 1 < pieces_].run(a, packed_->data + size_t(piece) * each, out);
   } else if (transpose_b_) {
     gemv(c_.run, b_ + piece * width_ * k_, a, out, columns, k_);
+  } else if (is_split()) {
+    gemv_transposed(b_ + piece * width_, a, out, k_, n_, 0, columns);
   } else {
     gemv_transposed(c_.run, b_, a, out, k_, n_);
   }

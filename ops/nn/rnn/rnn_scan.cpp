@@ -7,6 +7,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/kernels/scratch.h"
+#include "kaon/ops/linalg/kernels/gemv.h"
 #include "kaon/ops/linalg/kernels/repeated_gemm.h"
 #include "kaon/ops/nn/rnn/kernels/rnn_call.h"
 #include "kaon/ops/op_def.h"
@@ -17,8 +18,7 @@ using namespace ops;
 namespace {
 
 // One call on the CPU. The units of the state are cut into pieces: a piece makes the recurrent sums of all gates of its
-// units, and their new state while these are in the cache. Every step is one parallel loop over the pieces, or two
-// where a projection needs all units.
+// units, and their new state while these are in the cache. A projection, which needs all units, is a step of its own.
 template <class T>
 class Scan {
  public:
@@ -47,16 +47,16 @@ class Scan {
   }
 
   void run() {
-    const T* before = first_;
-    for (int64_t i = 0; i < s_.steps; ++i) {
-      const int64_t t = s_.step(i);
-      T* const after = length_ ? states_[i % 2] : y_ + t * s_.batch * s_.result;
-      in_pieces(c_.run, sums_, [&](int64_t piece) { cells(t, piece, before, after); });
-      if (s_.projected) {
-        in_pieces(c_.run, *projection_, [&](int64_t piece) { project(t, piece, before, after); });
+    const int64_t parts = projection_ ? 2 : 1;
+    in_steps(c_.run, s_.steps * parts, pieces_of_step(sums_, projection_), [&](int64_t number, int64_t piece) {
+      const int64_t i = number / parts, t = s_.step(i);
+      if (number % parts == 0) {
+        if (piece < sums_.pieces()) cells(t, piece, state_before(i), state_before(i + 1));
+      } else if (piece < projection_->pieces()) {
+        project(t, piece, state_before(i), state_before(i + 1));
       }
-      before = after;
-    }
+    });
+    const T* const before = state_before(s_.steps);
     T* const last = c_.out(1).as<T>();
     for (int64_t n = 0; last && n < s_.batch; ++n) {
       T* const row = last + n * s_.state_columns();
@@ -68,10 +68,19 @@ class Scan {
  private:
   T* take(int64_t n) { return static_cast<T*>(c_.run.workspace(size_t(std::max<int64_t>(1, n)) * sizeof(T))); }
 
+  // The state before the step that runs as number i; that before number i + 1 is what step i makes.
+  T* state_before(int64_t i) const {
+    if (i == 0) return first_;
+    return length_ ? states_[(i - 1) % 2] : y_ + s_.step(i - 1) * s_.batch * s_.result;
+  }
+
+  // A row takes a product for each gate, whose weights are neighbours as they are.
+  bool is_row() const { return std::is_same_v<T, float> && s_.batch == 1; }
+
   // The recurrent weight with its rows in the order of pieces, and within each in that of the gates.
   const T* by_piece() {
     const T* const weight = c_.in(1).as<T>();
-    if (units_ >= s_.hidden || s_.gates() == 1) return weight;
+    if (units_ >= s_.hidden || s_.gates() == 1 || is_row()) return weight;
     T* const moved = take(s_.gate_columns() * s_.result);
     c_.run.parallel_for(pieces_of(s_.hidden, units_), 1, [&](int64_t begin, int64_t end) {
       for (int64_t piece = begin; piece < end; ++piece) {
@@ -100,10 +109,23 @@ class Scan {
     }
   }
 
+  void recurrent_sums(int64_t piece, const T* before, T* sums) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const int64_t count = sums_.columns_of(piece) / s_.gates(), first = piece * units_;
+      for (int64_t gate = 0; is_row() && gate < s_.gates(); ++gate) {
+        const float* const weight = c_.in(1).as<float>() + (gate * s_.hidden + first) * s_.result;
+        gemv(c_.run, weight, before, sums + gate * count, count, s_.result);
+      }
+      if (is_row()) return;
+    }
+    sums_.run(piece, before, sums);
+  }
+
   void cells(int64_t t, int64_t piece, const T* before, T* after) {
     const int64_t columns = sums_.columns_of(piece), count = columns / s_.gates(), first = piece * units_;
     const Scratch scratch(size_t(s_.batch * columns) * sizeof(T));
-    sums_.run(piece, before, scratch.as<T>());
+    if (s_.batch == 1) fetch(t, first, count, after);
+    recurrent_sums(piece, before, scratch.as<T>());
     for (int64_t n = 0; n < s_.batch; ++n) {
       const int64_t row = t * s_.batch + n, own = n * s_.hidden + first;
       const T* const x = c_.in(0).as<T>() + row * s_.gate_columns() + first;
@@ -122,6 +144,14 @@ class Scan {
       }
       if (!s_.projected) finish(t, n, first, count, before, after);
     }
+  }
+
+  // What a row reads and writes beside the product is in memory, or in another core's cache, until now: it comes while
+  // the product runs.
+  void fetch(int64_t t, int64_t first, int64_t count, const T* after) const {
+    fetch_to_read(c_.in(0).as<T>() + t * s_.gate_columns() + first, count, s_.gates(), s_.hidden);
+    fetch_to_write(saved_at(t, first), count, saved_blocks(s_.mode), s_.hidden);
+    if (!s_.projected) fetch_to_write(after + first, count);
   }
 
   T* saved_at(int64_t row, int64_t first) const {

@@ -14,8 +14,8 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-// One call on the CPU: the steps from the last to the first, each one parallel loop over pieces of units (two with a
-// projection), and then the gradients of the weights as one product each over all steps.
+// One call on the CPU: the steps from the last to the first over pieces of units (each two with a projection), and then
+// the gradients of the weights as one product each over all steps.
 template <class T>
 class ScanBackward {
  public:
@@ -26,7 +26,7 @@ class ScanBackward {
         bounds_(cell_bounds<T>(op)),
         length_(load_lengths(c, op.use_sequence_length ? &c.inputs.back() : nullptr, s_.batch, s_.steps)),
         has_saved_(saved_blocks(op.mode) > 0),
-        units_(s_.batch == 1 ? std::max(s_.hidden, s_.result) : units_of_piece<T>(s_)),
+        units_(units_of_gradient<T>(s_)),
         to_result_(c, s_.batch, s_.result, s_.gate_columns(), c.in(2).as<T>(), false, units_) {
     if (s_.projected) {
       to_hidden_.emplace(c, s_.batch, s_.hidden, s_.result, c.in(6).as<T>(), false, units_);
@@ -49,18 +49,20 @@ class ScanBackward {
       if (d_cell_) std::copy_n(row + s_.result, s_.hidden, d_cell_ + n * s_.hidden);
     }
     gather_states();
-    const T* d_sums = nullptr;  // of the step that was before
-    for (int64_t i = s_.steps; i-- > 0;) {
-      const int64_t t = s_.step(i);
-      in_pieces(c_.run, to_result_, [&](int64_t piece) { through_sums(t, piece, d_sums); });
-      if (s_.projected) {
-        in_pieces(c_.run, *to_hidden_, [&](int64_t piece) { through_projection(t, piece); });
+    const int64_t parts = to_hidden_ ? 2 : 1, loops = s_.steps * parts + int64_t(s_.steps > 0);
+    in_steps(c_.run, loops, pieces_of_step(to_result_, to_hidden_), [&](int64_t number, int64_t piece) {
+      const int64_t done = number / parts, i = s_.steps - 1 - done;  // one more than the steps: the last product alone
+      const T* const d_sums = done > 0 ? d_sums_ + s_.step(i + 1) * s_.batch * s_.gate_columns() : nullptr;
+      if (number % parts == 1) {
+        if (piece < to_hidden_->pieces()) through_projection(s_.step(i), piece);
+      } else if (piece >= to_result_.pieces()) {
+        return;
+      } else if (i >= 0) {
+        through_sums(s_.step(i), piece, d_sums);
+      } else {
+        add_product(piece, d_sums);
       }
-      d_sums = d_sums_ + t * s_.batch * s_.gate_columns();
-    }
-    if (d_sums) {
-      in_pieces(c_.run, to_result_, [&](int64_t piece) { add_product(piece, d_sums); });
-    }
+    });
     T* const out = c_.out(2).as<T>();
     for (int64_t n = 0; out && n < s_.batch; ++n) {
       T* const row = out + n * s_.state_columns();
@@ -108,8 +110,9 @@ class ScanBackward {
   // Step t for the units of a piece, after the product of the step that was before it here. With a projection only the
   // gradient of the step's result is made.
   void through_sums(int64_t t, int64_t piece, const T* d_sums) {
-    if (d_sums) add_product(piece, d_sums);
     const int64_t count = to_result_.columns_of(piece), first = piece * to_result_.width();
+    if (s_.batch == 1 && !s_.projected) fetch(t, first, count);
+    if (d_sums) add_product(piece, d_sums);
     const Scratch scratch(size_t(count) * sizeof(T));
     for (int64_t n = 0; n < s_.batch; ++n) {
       const int64_t at = (t * s_.batch + n) * s_.result + first;
@@ -128,6 +131,19 @@ class ScanBackward {
       std::fill_n(d_state, count, T(0));
       if (!s_.projected) through_cell(t, n, first, count, head, d_state);
     }
+  }
+
+  // What a row reads and writes beside the product is in memory, or in another core's cache, until now: it comes while
+  // the product runs.
+  void fetch(int64_t t, int64_t first, int64_t count) const {
+    fetch_to_read(c_.in(0).as<T>() + t * s_.result + first, count);
+    if (has_saved_) {
+      const T* const saved = c_.in(5).as<T>() + t * s_.saved_columns() + first;
+      fetch_to_read(saved, count, saved_blocks(s_.mode), s_.hidden);
+    }
+    const int64_t gates = t * s_.gate_columns() + first;
+    fetch_to_write(d_gates_ + gates, count, s_.gates(), s_.hidden);
+    if (d_sums_ != d_gates_) fetch_to_write(d_sums_ + gates, count, s_.gates(), s_.hidden);
   }
 
   void through_projection(int64_t t, int64_t piece) {

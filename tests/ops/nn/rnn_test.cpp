@@ -1,16 +1,23 @@
-// Recurrent layers and CTC beyond the test table: steps in several pieces, dropout between layers, NaN, probabilities
-// far from 1.
+// Recurrent layers and CTC beyond the test table: steps in several pieces, the loop over them, dropout between layers,
+// NaN, probabilities far from 1.
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <thread>
 
+#include "kaon/engine/operation/var.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/symbol.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/nn/rnn/kernels/step_loop.h"
 #include "kaon/ops/random_state.h"
 
 using namespace kaon;
 using namespace kaon::graph;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -43,13 +50,17 @@ std::vector<Doubles> run(const op::RNN& op, const std::vector<NDArray>& arrays, 
   return all;
 }
 
+struct Sizes {
+  int64_t batch, hidden, projection;
+};
+
 }  // namespace
 
 TEST_CASE("rnn: steps that are cut into pieces give what doubles give, which are not cut") {
-  const int64_t steps = 5, batch = 67, inputs = 30, hidden = 149;
+  const int64_t steps = 5, inputs = 30;
   random::seed(7);
   for (RnnMode mode : {RnnMode::rnn_relu, RnnMode::rnn_tanh, RnnMode::lstm, RnnMode::gru}) {
-    for (int64_t projection : {0, 77}) {
+    for (const auto [batch, hidden, projection] : {Sizes{67, 149, 0}, {67, 149, 77}, {1, 411, 0}, {1, 411, 277}}) {
       if (projection > 0 && mode != RnnMode::lstm) continue;
       for (bool use_lengths : {false, true}) {
         op::RNN op{.state_size = hidden, .num_layers = 1, .bidirectional = true, .mode = mode};
@@ -74,11 +85,87 @@ TEST_CASE("rnn: steps that are cut into pieces give what doubles give, which are
             wrong = std::max(wrong, std::abs(got[k][i] - want[k][i])),
             largest = std::max(largest, std::abs(want[k][i]));
           }
-          INFO(int(mode) << " projection " << projection << " lengths " << use_lengths << " array " << k);
+          INFO(int(mode) << " batch " << batch << " projection " << projection << " lengths " << use_lengths
+                         << " array " << k);
           CHECK(wrong < 2e-5 * largest);
         }
       }
     }
+  }
+}
+
+TEST_CASE("rnn: results and gradients have the same bits for any number of threads") {
+  for (RnnMode mode : {RnnMode::rnn_tanh, RnnMode::lstm, RnnMode::gru}) {
+    for (const auto [batch, hidden, projection] : {Sizes{1, 300, 0}, {1, 300, 270}, {33, 160, 0}, {33, 160, 150}}) {
+      if (projection > 0 && mode != RnnMode::lstm) continue;
+      op::RNN op{.state_size = hidden, .num_layers = 1, .mode = mode};
+      if (projection > 0) op.projection_size = projection;
+      const op::RnnParameters all{
+          .mode = mode, .input_size = 20, .state_size = hidden, .num_layers = 1, .projection_size = projection};
+      std::vector<std::vector<Doubles>> found;
+      for (const int threads : {0, 1, 2, 4}) {
+        Engine engine({.threads = threads});
+        EngineScope scope(engine);
+        random::seed(3);
+        std::vector<NDArray> arrays{nd.random_normal({40, batch, 20}),
+                                    nd.random_normal(Shape(all.size()), {.scale = 0.1}),
+                                    nd.random_normal({1, batch, all.result_size()})};
+        if (mode == RnnMode::lstm) arrays.push_back(nd.random_normal({1, batch, hidden}));
+        found.push_back(run(op, arrays, DType::float32));
+      }
+      INFO(int(mode) << " batch " << batch << " projection " << projection);
+      for (const auto& other : found) CHECK(other == found[0]);
+    }
+  }
+}
+
+namespace {
+
+// Which pieces in_steps() has made when each piece begins, all in one operation of an engine with so many threads.
+void check_steps(int threads, int64_t steps, int64_t pieces, std::function<void(int64_t, int64_t)> work = {}) {
+  Engine engine({.threads = threads});
+  engine::Var var;
+  std::vector<std::atomic<int>> made(size_t(std::max<int64_t>(1, steps * pieces)));
+  std::atomic<int> too_early{0};
+  engine.push({kaon::write(var)}, [&](RunContext& run) {
+    ops::in_steps(run, steps, pieces, [&](int64_t step, int64_t piece) {
+      for (int64_t i = 0; i < pieces && step > 0; ++i) too_early += made[size_t((step - 1) * pieces + i)] != 1;
+      if (work) work(step, piece);
+      ++made[size_t(step * pieces + piece)];
+    });
+  });
+  engine.wait(var);
+  CHECK(too_early == 0);
+  for (int64_t i = 0; i < steps * pieces; ++i) CHECK(made[size_t(i)] == 1);
+}
+
+}  // namespace
+
+TEST_CASE("step loop: each piece is made once, when the step before is done") {
+  for (const int threads : {0, 1, 2, 4}) {
+    for (const int64_t pieces : {1, 2, 7, 64, 65}) {
+      for (const int64_t steps : {0, 1, 2, 50}) check_steps(threads, steps, pieces);
+    }
+    // threads that are late now and then: others take over
+    check_steps(threads, 30, 5, [](int64_t step, int64_t piece) {
+      if ((step + piece) % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    });
+  }
+}
+
+TEST_CASE("step loop: an exception ends it") {
+  for (const int threads : {0, 1, 2, 4}) {
+    Engine engine({.threads = threads});
+    engine::Var var;
+    std::atomic<int> later{0};
+    engine.push({kaon::write(var)}, [&](RunContext& run) {
+      ops::in_steps(run, 20, 4, [&](int64_t step, int64_t piece) {
+        if (step == 3 && piece == 2) throw ValueError("piece 2 of step 3");
+        later += step > 3;
+      });
+    });
+    CHECK_THROWS_WITH(engine.wait(var), Contains("piece 2 of step 3"));
+    CHECK(later == 0);
   }
 }
 
