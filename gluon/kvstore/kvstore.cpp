@@ -117,6 +117,8 @@ void KVStore::pull(const KVKey& key, std::span<const NDArray> out) const {
   for (NDArray array : out) array.assign(value.array);
 }
 
+NDArray KVStore::value(const KVKey& key) const { return state_->at(key).array; }
+
 void KVStore::pushpull(const KVKey& key, std::span<const NDArray> values, std::span<const NDArray> out) const {
   if (state_->optimizer || state_->updater || state_->values.contains(key.str())) {
     push(key, values);
