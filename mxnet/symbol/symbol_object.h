@@ -18,4 +18,7 @@ struct SymbolObject : Counted<SymbolObject> {
 // The object behind a handle. Throws ValueError for a null handle.
 SymbolObject& symbol_of(void* handle);
 
+// The outputs and the nodes of a symbol, a text of several lines.
+std::string describe(const Symbol& symbol);
+
 }  // namespace kaon::mxnet
