@@ -21,7 +21,7 @@ std::shared_ptr<const graph::SymbolFileInfo> written_info(const std::vector<Symb
     node.outputs = uint32_t(counted_outputs(*n));
     for (size_t i = 0; i < n->inputs.size(); ++i) {
       const SymbolNode* input = n->inputs[i].node.get();
-      const bool updated = n->op && is_mutated(n->op->traits, int(i), int(n->inputs.size()));
+      const bool updated = n->op && ops::is_mutated(n->op->traits, int(i), int(n->inputs.size()));
       if (updated) ++updates[input];
       const auto it = updates.find(input);
       node.versions.push_back(it == updates.end() ? 0 : it->second);

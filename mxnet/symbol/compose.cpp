@@ -63,7 +63,7 @@ int expected_inputs(const SymbolNode& node, const OperatorInfo& info) {
 
 void check_updates(const SymbolNode& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!is_mutated(node.op->traits_of(node.attrs.get()), int(i), int(node.inputs.size()))) continue;
+    if (!ops::is_mutated(node.op->traits_of(node.attrs.get()), int(i), int(node.inputs.size()))) continue;
     if (!is_operator(*node.inputs[i].node)) continue;
     throw ValueError(fmt::format("[Compose] {} updates its input {}, which must be a variable and is '{}'", node.op_name,
                                  i, node.inputs[i].node->name));

@@ -4,6 +4,7 @@
 #include "kaon/graph/files/symbol_write.h"
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
+#include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/handle/returned.h"
 #include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/node/written_info.h"
@@ -17,9 +18,7 @@ namespace {
 
 std::string json_of(const Symbol& symbol) {
   if (!symbol.defined()) throw ValueError("[SaveToJSON] the symbol has no outputs");
-  int numpy_shape = 0;
-  MXIsNumpyShape(&numpy_shape);
-  return graph::write_symbol(symbol.entries(), written_info(symbol.entries(), numpy_shape != 0).get());
+  return graph::write_symbol(symbol.entries(), written_info(symbol.entries(), has_numpy_shape()).get());
 }
 
 // As a symbol that a program has made: it is written by today's MXNet.

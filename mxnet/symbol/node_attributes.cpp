@@ -8,6 +8,7 @@
 
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
+#include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/handle/returned.h"
 #include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
@@ -48,19 +49,13 @@ std::optional<std::string> attribute(const Symbol& symbol, const std::string& ke
   return it->second;
 }
 
-bool takes_zero_as_size() {
-  int on = 0;
-  MXIsNumpyShape(&on);
-  return on != 0;
-}
-
 // A variable's shape and dtype, of which its attributes tell.
 void set_meta(SymbolNode& node, const std::string& key, const std::string& value) {
   TensorMeta& meta = node.outputs[0];
   if (key == "__shape__") {
     Shape shape;
     if (!ops::from_text(value, shape)) throw ValueError(fmt::format("expected a shape as '{}', got '{}'", key, value));
-    const bool zero_is_size = takes_zero_as_size();
+    const bool zero_is_size = has_numpy_shape();
     for (int i = 0; i < shape.ndim(); ++i) {
       if (shape[i] == 0 && !zero_is_size) shape[i] = -1;
       if (shape[i] < -1) throw ValueError(fmt::format("expected a shape as '{}', got '{}'", key, value));
@@ -70,7 +65,7 @@ void set_meta(SymbolNode& node, const std::string& key, const std::string& value
   } else if (key == "__dtype__") {
     int64_t number = 0;
     if (!ops::from_text(value, number) || number < -1 || number > 127 ||
-        (number >= 0 && !is_valid(DType(number)))) {
+        (number >= 0 && !ops::is_valid(DType(number)))) {
       throw ValueError(fmt::format("expected the number of a dtype as '{}', got '{}'", key, value));
     }
     if (number >= 0) meta.dtype = DType(number);
