@@ -83,7 +83,3 @@ int MXSymbolPrint(SymbolHandle symbol, const char** out_str) {
     *out_str = returned().text.c_str();
   });
 }
-
-int MXSymbolGrad(SymbolHandle, uint32_t, const char**, SymbolHandle*) {
-  return guard([&] { refuse("MXSymbolGrad", "not implemented"); });
-}
