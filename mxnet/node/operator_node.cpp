@@ -47,7 +47,7 @@ constexpr std::string_view numbered_alone[] = {"CTCLoss", "_contrib_box_nms", "_
 
 // What the program says of an operator of its own; nullptr for other operators.
 const CustomSignature* custom_of(const SymbolNode& node) {
-  if (node.op != &op::Custom::def || !node.attrs.get()) return nullptr;
+  if (node.op_name != "Custom" || !node.attrs.get()) return nullptr;
   return &ops::custom_signature(*static_cast<const op::Custom*>(node.attrs.get()));
 }
 
