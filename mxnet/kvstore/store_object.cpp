@@ -74,7 +74,14 @@ void StoreObject::init(std::span<const Key> keys, NDArrayHandle* values) {
 template <class Key>
 void StoreObject::push(std::span<const Key> keys, NDArrayHandle* values) {
   const std::scoped_lock lock(mutex_);
-  for (const auto& [key, arrays] : group(keys, values)) store_.push(key, arrays);
+  for (auto& [key, arrays] : group(keys, values)) {
+    const DType dtype = store_.value(key).dtype();
+    const autograd::ModeScope mode(false, false);
+    for (NDArray& a : arrays) {
+      if (a.dtype() != dtype) a = a.astype(dtype, no_site);
+    }
+    store_.push(key, arrays);
+  }
 }
 
 template <class Key>

@@ -24,6 +24,7 @@ class StoreObject : public Counted<StoreObject> {
   const std::string& type() const { return type_; }
   template <class Key>
   void init(std::span<const Key> keys, NDArrayHandle* values);
+  // Arrays of another dtype than the value's are converted.
   template <class Key>
   void push(std::span<const Key> keys, NDArrayHandle* values);
   // Arrays of another dtype than the value's get it converted.

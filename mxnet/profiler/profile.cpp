@@ -61,14 +61,22 @@ void Profile::configure(std::string_view key, std::string_view text) {
   }
 }
 
+void Profile::keep() {
+  const std::vector<Profiler::Event> events = timeline().events();
+  kept_.insert(kept_.end(), events.begin(), events.end());
+  dropped_ += timeline().dropped();
+  if (kept_.size() <= most_kept) return;
+  const size_t excess = kept_.size() - most_kept;
+  kept_.erase(kept_.begin(), kept_.begin() + int64_t(excess));
+  dropped_ += excess;
+}
+
 void Profile::update(bool on) {
   if (on == is_on_) return;
   is_on_ = on;
   if (on) return timeline().start();
   timeline().stop();
-  const std::vector<Profiler::Event> events = timeline().events();
-  kept_.insert(kept_.end(), events.begin(), events.end());
-  dropped_ += timeline().dropped();
+  keep();
 }
 
 void Profile::set_running(bool running) {
@@ -105,7 +113,7 @@ void Profile::add(const ProfileSample& sample) {
 
 ProfileRecord Profile::record() const {
   const std::scoped_lock lock(mutex_);
-  ProfileRecord all{kept_, samples_, dropped_};
+  ProfileRecord all{kept_, samples_, dropped_, reset_};
   if (!is_on_) return all;
   const std::vector<Profiler::Event> events = timeline().events();
   all.events.insert(all.events.end(), events.begin(), events.end());
@@ -113,12 +121,14 @@ ProfileRecord Profile::record() const {
   return all;
 }
 
-void Profile::forget() {
+void Profile::reset_statistics() {
   const std::scoped_lock lock(mutex_);
-  kept_.clear();
-  samples_.clear();
-  dropped_ = 0;
-  if (is_on_) timeline().start();
+  if (is_on_) {
+    keep();
+    timeline().start();  // with room for as many events again
+  }
+  if (samples_.size() > most_kept) samples_.erase(samples_.begin(), samples_.end() - int64_t(most_kept));
+  reset_ = Profiler::now();
 }
 
 ProfileObject::ProfileObject(Kind kind, std::string_view domain, std::string_view name)

@@ -26,6 +26,7 @@ struct ProfileRecord {
   std::vector<Profiler::Event> events;
   std::vector<ProfileSample> samples;
   uint64_t dropped = 0;  // events for which there was no room
+  uint64_t reset = 0;    // statistics are of what began after this time
 };
 
 // Of the process. Thread safety: any thread.
@@ -42,17 +43,19 @@ class Profile {
 
   void add(const ProfileSample& sample);
   ProfileRecord record() const;
-  void forget();
+  void reset_statistics();  // the trace goes on
   std::string file() const;
 
  private:
-  void update(bool on);  // the engine's profiler
+  static constexpr size_t most_kept = 1 << 20;  // events; older ones go
+  void update(bool on);                         // the engine's profiler
+  void keep();                                  // what that has, before it begins anew
 
   mutable std::mutex mutex_;
   std::string file_ = "profile.json";
   bool aggregates_ = false, is_running_ = false, is_paused_ = false, is_on_ = false;
-  std::vector<Profiler::Event> kept_;  // of times before a pause: the engine's profiler begins anew
-  uint64_t dropped_ = 0;
+  std::vector<Profiler::Event> kept_;
+  uint64_t dropped_ = 0, reset_ = 0;
   std::vector<ProfileSample> samples_;
 };
 

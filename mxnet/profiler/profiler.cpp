@@ -69,7 +69,7 @@ int MXAggregateProfileStatsPrintEx(const char** out_str, int reset, int format, 
       text = statistics(profile.record(),
                         {.json = format != 0, .sort = ProfileSort(sort_by), .ascending = ascending != 0});
     }
-    if (reset) profile.forget();
+    if (reset) profile.reset_statistics();
     *out_str = text.c_str();
   });
 }

@@ -46,11 +46,12 @@ Groups grouped(const ProfileRecord& record) {
   Groups groups;
   for (const Profiler::Event& e : record.events) {
     const std::string_view category = e.category;
+    if (e.begin < record.reset) continue;
     if (category == "push" || category == "piece") continue;  // parts of what counts already
     groups[e.category][e.name].add(double(e.end - e.begin) / 1e6);
   }
   for (const ProfileSample& s : record.samples) {
-    if (!s.is_marker) groups[s.domain][s.name].add(double(s.value));
+    if (!s.is_marker && s.time >= record.reset) groups[s.domain][s.name].add(double(s.value));
   }
   return groups;
 }
