@@ -21,7 +21,10 @@ struct OutputNames {
 constexpr OutputNames named_outputs[] = {
     {"BatchNorm", {"output", "mean", "var"}},
     {"BatchNorm_v1", {"output", "mean", "var"}},
+    {"Dropout", {"output", "mask", ""}},
     {"GroupNorm", {"output", "mean", "std"}},
+    {"InstanceNorm", {"output", "mean", "var"}},
+    {"LRN", {"output", "tmp_norm", ""}},
     {"LayerNorm", {"output", "mean", "std"}},
     {"RNN", {"output", "state_output", "statecell_output"}},
     {"_contrib_BatchNormWithReLU", {"output", "mean", "var"}},
@@ -79,7 +82,18 @@ std::vector<std::string> input_names(const SymbolNode& node, int count) {
     if (!has_true(node, "use_" + names[i])) names.erase(names.begin() + int64_t(i));
   }
   if (names.size() > size_t(count)) names.resize(size_t(count));
+  // MXNet's old operators do not list the states that they update.
+  const ops::Names& own = def_of(*info).traits.inputs;
+  while (names.size() < size_t(count) && int(names.size()) < own.size()) names.emplace_back(own[int(names.size())]);
   return names;
+}
+
+// Operators of one array register no name for it, but for these; others register names.
+bool lists_inputs(const SymbolNode& node) {
+  static constexpr std::string_view named[] = {"Pooling", "LRN", "softmax", "log_softmax", "softmin", "Dropout"};
+  const OperatorInfo* info = info_of(node);
+  if (!info || node.inputs.size() != 1 || !info->num_args_key.empty()) return true;
+  return std::find(std::begin(named), std::end(named), node.op_name) != std::end(named);
 }
 
 int visible_outputs(const SymbolNode& node) {

@@ -22,6 +22,9 @@ const OperatorInfo* info_of(const SymbolNode& node);
 // The names of its `count` inputs: which of MXNet's there are depends on attributes (no_bias, use_sequence_length).
 std::vector<std::string> input_names(const SymbolNode& node, int count);
 
+// Whether MXNet's operator names its inputs: monitors get "input0" from one that does not.
+bool lists_inputs(const SymbolNode& node);
+
 // How many outputs programs see.
 int visible_outputs(const SymbolNode& node);
 // How many MXNet counts, hidden ones included.

@@ -7,6 +7,7 @@
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/returned.h"
+#include "kaon/mxnet/node/copy_graph.h"
 #include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
 
@@ -20,37 +21,6 @@ std::vector<SymbolNode*> known_nodes(const Symbol& symbol) {
   std::vector<SymbolNode*> order = graph::topological_order(symbol.entries());
   std::erase_if(order, [](const SymbolNode* n) { return n->op && !find_operator(n->op_name) && n->inputs.empty(); });
   return order;
-}
-
-NodePtr copy_of(const SymbolNode& node) {
-  NodePtr copy = graph::make_node(node.op, node.name);
-  copy->op_name = node.op_name;
-  copy->attrs = node.attrs;
-  copy->text_attrs = node.text_attrs;
-  copy->outputs = node.outputs;
-  copy->constant = node.constant;
-  copy->subgraphs = node.subgraphs;
-  copy->is_detached = node.is_detached;
-  return copy;
-}
-
-// Nodes of its own, without those that bypass() replaces: it gives the input that stands for an output, or nullptr.
-template <class Bypass>
-Symbol copy_graph(const Symbol& symbol, const Bypass& bypass) {
-  std::unordered_map<const SymbolNode*, NodePtr> copies;
-  const auto mapped = [&](SymbolEntry e) {
-    while (const SymbolEntry* other = bypass(e)) e = *other;
-    return SymbolEntry{copies.at(e.node.get()), e.output};
-  };
-  // in the order of creation, which is that of the random numbers
-  for (const SymbolNode* n : graph::creation_order(symbol.entries())) {
-    NodePtr copy = copy_of(*n);
-    copies[n] = copy;
-    for (const SymbolEntry& e : n->inputs) copy->inputs.push_back(mapped(e));
-  }
-  std::vector<SymbolEntry> heads;
-  for (const SymbolEntry& e : symbol.entries()) heads.push_back(mapped(e));
-  return Symbol(std::move(heads));
 }
 
 // A cast of mixed precision passes its input on.
@@ -112,14 +82,14 @@ std::vector<Symbol> cut(const Symbol& symbol) {
 }  // namespace
 
 int MXSymbolCopy(SymbolHandle symbol, SymbolHandle* out) {
-  return guard([&] {
-    const auto none = [](const SymbolEntry&) -> const SymbolEntry* { return nullptr; };
-    *out = new SymbolObject(copy_graph(symbol_of(symbol).symbol, none));
-  });
+  return guard([&] { *out = new SymbolObject(copy_graph(symbol_of(symbol).symbol)); });
 }
 
 int MXSymbolRemoveAmpCast(SymbolHandle sym_handle, SymbolHandle* ret_sym_handle) {
-  return guard([&] { *ret_sym_handle = new SymbolObject(copy_graph(symbol_of(sym_handle).symbol, behind_cast)); });
+  return guard([&] {
+    const Symbol& s = symbol_of(sym_handle).symbol;
+    *ret_sym_handle = new SymbolObject(copy_graph(s, [](const SymbolEntry& e) { return behind_cast(e); }, [](const SymbolNode&, SymbolNode&) {}));
+  });
 }
 
 int MXSymbolGetNumOutputs(SymbolHandle symbol, uint32_t* output_count) {
