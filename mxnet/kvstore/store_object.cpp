@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <type_traits>
 
 #include "kaon/engine/error.h"
@@ -71,51 +72,64 @@ void StoreObject::init(std::span<const Key> keys, NDArrayHandle* values) {
   }
 }
 
+void StoreObject::push_group(const KVKey& key, std::vector<NDArray>& arrays) {
+  const NDArray value = store_.value(key);
+  const autograd::ModeScope mode(false, false);
+  for (NDArray& a : arrays) {
+    if (value.defined() && a.dtype() != value.dtype()) a = a.astype(value.dtype(), no_site);
+  }
+  store_.push(key, arrays);
+}
+
+void StoreObject::give(const KVKey& key, const NDArray& value, std::span<const NDArray> outs) const {
+  const autograd::ModeScope mode(false, false);
+  for (NDArray out : outs) {
+    if (!value.defined()) {
+      store_.pull(key, out);  // throws
+    } else if (out.shape() != value.shape()) {
+      throw ShapeError(fmt::format("[KVStore] '{}' has shape {}, the array that is to have it has {}", key.str(),
+                                   value.shape().str(), out.shape().str()));
+    }
+    if (out.ptr() != value.ptr()) out.assign(value);
+  }
+}
+
 template <class Key>
 void StoreObject::push(std::span<const Key> keys, NDArrayHandle* values) {
   const std::scoped_lock lock(mutex_);
-  for (auto& [key, arrays] : group(keys, values)) {
-    const DType dtype = store_.value(key).dtype();
-    const autograd::ModeScope mode(false, false);
-    for (NDArray& a : arrays) {
-      if (a.dtype() != dtype) a = a.astype(dtype, no_site);
-    }
-    store_.push(key, arrays);
-  }
+  for (auto& [key, arrays] : group(keys, values)) push_group(key, arrays);
 }
 
 template <class Key>
 void StoreObject::pull(std::span<const Key> keys, NDArrayHandle* outs) {
   const std::scoped_lock lock(mutex_);
-  for (const auto& [key, arrays] : group(keys, outs)) {
-    const NDArray value = store_.value(key);
-    const autograd::ModeScope mode(false, false);
-    for (NDArray out : arrays) {
-      if (out.dtype() == value.dtype()) {
-        store_.pull(key, out);
-      } else if (out.shape() == value.shape()) {
-        out.assign(value);
-      } else {
-        throw ShapeError(fmt::format("[KVStore] '{}' has shape {}, the array that is to have it has {}", key.str(),
-                                     value.shape().str(), out.shape().str()));
-      }
-    }
-  }
+  for (const auto& [key, arrays] : group(keys, outs)) give(key, store_.value(key), arrays);
 }
 
 template <class Key>
 void StoreObject::pushpull(std::span<const Key> keys, NDArrayHandle* values, std::span<const Key> out_keys,
                            NDArrayHandle* outs) {
   const std::scoped_lock lock(mutex_);
-  const Grouped pulled = group(out_keys, outs);
-  for (const auto& [key, arrays] : group(keys, values)) {
-    const auto wanted = std::ranges::find_if(pulled, [&](const auto& g) { return g.first.str() == key.str(); });
-    store_.pushpull(key, arrays, wanted == pulled.end() ? std::span<const NDArray>() : wanted->second);
+  // all are pushed before one is pulled: the arrays of several keys may be the same
+  std::map<std::string, NDArray> sums;
+  for (auto& [key, arrays] : group(keys, values)) {
+    if (has_updater_ || store_.value(key).defined()) {
+      push_group(key, arrays);
+    } else {
+      NDArray sum = NDArray::empty(arrays[0].shape(), arrays[0].dtype(), arrays[0].device());
+      store_.pushpull(key, arrays, std::span(&sum, 1));
+      sums.emplace(key.str(), std::move(sum));
+    }
+  }
+  for (const auto& [key, arrays] : group(out_keys, outs)) {
+    const auto sum = sums.find(key.str());
+    give(key, sum == sums.end() ? store_.value(key) : sum->second, arrays);
   }
 }
 
 void StoreObject::set_updater(MXKVStoreUpdater for_numbers, MXKVStoreStrUpdater for_texts, void* context) {
   const std::scoped_lock lock(mutex_);
+  has_updater_ = true;
   store_.set_updater(
       [this, for_numbers, for_texts, context](const KVKey& key, const NDArray& sum, const NDArray& stored) {
         const bool is_number = kind_ == KeyKind::number;

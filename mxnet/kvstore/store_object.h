@@ -41,10 +41,13 @@ class StoreObject : public Counted<StoreObject> {
   using Grouped = std::vector<std::pair<gluon::KVKey, std::vector<NDArray>>>;
   template <class Key>
   Grouped group(std::span<const Key> keys, NDArrayHandle* arrays);
+  void push_group(const gluon::KVKey& key, std::vector<NDArray>& arrays);
+  void give(const gluon::KVKey& key, const NDArray& value, std::span<const NDArray> outs) const;
 
   std::string type_;
   std::recursive_mutex mutex_;
   KeyKind kind_ = KeyKind::none;  // of the first call's keys
+  bool has_updater_ = false;
   gluon::KVStore store_;
 };
 
