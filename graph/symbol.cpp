@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <ostream>
-#include <unordered_set>
 
 #include "kaon/graph/ir/symbol_node.h"
+#include "kaon/graph/ir/variables.h"
 #include "kaon/ops/elementwise/kernels/arithmetic.h"
 #include "kaon/ops/promotion/promoted_call.h"
 
@@ -200,30 +200,6 @@ Symbol& Symbol::slice_assign(const Shape& begin, const Shape& end, const Arg<Sym
 // --- inspection
 
 namespace {
-std::unordered_set<const SymbolNode*> auxiliary_variables(const std::vector<SymbolNode*>& order) {
-  std::unordered_set<const SymbolNode*> aux;
-  for (SymbolNode* n : order) {
-    if (!n->op) continue;
-    for (size_t i = 0; i < n->inputs.size(); ++i) {
-      SymbolNode* v = n->inputs[i].node.get();
-      if (v->is_variable() && is_mutated(n->op->traits, int(i), int(n->inputs.size()))) aux.insert(v);
-    }
-  }
-  return aux;
-}
-
-enum class VariableKind { argument, auxiliary, any };
-std::vector<SymbolNode*> variables(const std::vector<SymbolEntry>& heads, VariableKind kind) {
-  auto order = topological_order(heads);
-  auto aux = auxiliary_variables(order);
-  std::vector<SymbolNode*> result;
-  for (SymbolNode* n : order) {
-    if (!n->is_variable() || n->constant.defined()) continue;
-    if (kind == VariableKind::any || (kind == VariableKind::auxiliary) == bool(aux.count(n))) result.push_back(n);
-  }
-  return result;
-}
-
 std::vector<std::string> names_of(const std::vector<SymbolNode*>& nodes) {
   std::vector<std::string> names;
   for (SymbolNode* n : nodes) names.push_back(n->name);
