@@ -229,38 +229,6 @@ Symbol Symbol::get_internals() const {
   return Symbol(std::move(all));
 }
 
-Symbol::InferredShapes Symbol::infer_shape(const Shapes& known) const {
-  auto order = topological_order(entries_);
-  std::unordered_map<const SymbolNode*, std::vector<TensorMeta>> metas;  // the nodes stay as they are
-  for (SymbolNode* n : order) metas[n] = n->outputs;
-  for (const auto& [name, shape] : known) {
-    auto it =
-        std::find_if(order.begin(), order.end(), [&](SymbolNode* n) { return n->is_variable() && n->name == name; });
-    if (it == order.end()) throw ValueError(fmt::format("[infer_shape] there is no variable '{}'", name));
-    metas[*it][0].shape = shape;
-  }
-  auto shape_of = [&](const SymbolEntry& e) -> const Shape& { return metas[e.node.get()][e.output].shape; };
-  for (SymbolNode* n : order) {
-    try {
-      if (!n->op || infer_node(*n, [&](SymbolNode& x) -> std::vector<TensorMeta>& { return metas[&x]; })) continue;
-    } catch (const Error& e) {
-      std::rethrow_exception(e.with_context(fmt::format("; in node {}", n->name)));
-    }
-    for (const SymbolEntry& e : n->inputs) {
-      if (shape_of(e).is_known()) continue;
-      throw ShapeError(
-          fmt::format("[infer_shape] the shape of '{}', an input of {} ({}), does not follow from the given shapes",
-                      e.node->name, n->name, n->op->name()));
-    }
-  }
-  InferredShapes result;
-  for (SymbolNode* v : variables(entries_, VariableKind::argument)) result.arguments.push_back(metas[v][0].shape);
-  for (SymbolNode* v : variables(entries_, VariableKind::auxiliary))
-    result.auxiliary_states.push_back(metas[v][0].shape);
-  for (const SymbolEntry& e : entries_) result.outputs.push_back(shape_of(e));
-  return result;
-}
-
 std::string to_string(const Symbol& symbol) {
   if (!symbol.defined()) return "<Symbol none>";
   if (symbol.num_outputs() == 1) return fmt::format("<Symbol {}>", symbol.name());

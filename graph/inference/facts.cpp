@@ -130,20 +130,21 @@ std::optional<std::vector<Shape>> ShapeFacts::evaluate(std::vector<Shape> inputs
 }
 
 void ShapeFacts::probe() {
-  const auto with = [&](int64_t size) -> std::optional<std::vector<Shape>> {
+  const auto with = [&](int64_t size, bool weights_are_given) -> std::optional<std::vector<Shape>> {
     std::vector<Shape> given;
     for (int i = 0; i < num_inputs(); ++i) {
       Shape s = in(i);
       const bool inferable = i < 32 && (node_.op->traits.infers >> i & 1);
       if (s.ndim() < 0 && !inferable) return std::nullopt;
       for (int d = 0; d < s.ndim() && !inferable; ++d) s[d] = s[d] < 0 ? size : s[d];
+      if (inferable && !weights_are_given) s = Shape::unknown();
       given.push_back(s);
     }
     return evaluate(std::move(given));
   };
   // sizes with many divisors: of groups, blocks and parts
-  for (const int64_t size : {720, 5040}) {
-    const auto a = with(size), b = with(2 * size);
+  for (const auto& [size, weights_are_given] : {std::pair(720, true), {720, false}, {5040, true}}) {
+    const auto a = with(size, weights_are_given), b = with(2 * size, weights_are_given);
     if (!a || !b) continue;
     for (int i = 0; i < num_inputs() + num_outputs(); ++i) {
       Shape s = (*a)[size_t(i)];
@@ -220,7 +221,13 @@ void TypeFacts::by_infer(const Shape& shape) {
   std::vector<TensorMeta*> pointers;
   for (TensorMeta& m : in) pointers.push_back(&m);
   InferContext context(node_.op->name().data(), node_.op->traits, pointers, out);
-  node_.op->infer(node_.attrs.get(), context);
+  try {
+    node_.op->infer(node_.attrs.get(), context);
+  } catch (const TypeError&) {
+    throw;
+  } catch (const Error&) {
+    return;  // this shape does not suit the operator
+  }
   for (int i = 0; i < num_outputs(); ++i) is(this->out(i), out[size_t(i)].dtype);
 }
 

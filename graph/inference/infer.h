@@ -15,6 +15,9 @@ struct InferenceOptions {
   // What a program left open and nothing else decides gets what it has in a run: 0 the dimensions of
   // zeros(shape=(0, 4)), float32 a variable of a known shape. false: it stays unknown.
   bool closes = true;
+  // TypeError where an operator refuses the dtypes of its inputs, as far as these are known. false: inference of shapes
+  // does without its infer there.
+  bool checks_types = false;
   // Contradictions of dtypes end the search at their node, and are no errors.
   bool is_tolerant = false;
   // Where the node is stored at which an error was found; it outlives the program's handles only.

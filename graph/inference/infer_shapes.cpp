@@ -89,7 +89,7 @@ class ShapeInference {
     if (has_learnt && !is_ready) graph_.ask_again(i);  // one thing may follow from another
   }
 
-  // The operator's own infer. False where it refuses the dtypes, which are infer_type's concern.
+  // The operator's own infer. False where it refuses the dtypes, which may be infer_type's concern.
   bool infer(const SymbolNode& n, std::vector<TensorMeta>& in, ShapeFacts& facts) {
     std::vector<TensorMeta*> inputs;
     for (TensorMeta& m : in) inputs.push_back(&m);
@@ -99,6 +99,7 @@ class ShapeInference {
     try {
       n.op->infer(n.attrs.get(), context);
     } catch (const TypeError&) {
+      if (options_.checks_types) throw;
       return false;
     }
     for (int k = 0; k < int(out.size()); ++k) facts.is(facts.out(k), out[size_t(k)].shape);

@@ -25,9 +25,9 @@ using OneShape =
                 op::AdamUpdate, op::MPSGDUpdate, op::MPSGDMomUpdate, op::MPNAGMomUpdate, op::LambUpdatePhase1>;
 
 // Input 0 and output 0 have one shape, from which the shapes of weights, lengths and statistics follow.
-using KeepsShape = ops::OpList<op::LeakyReLU, op::Dropout, op::BatchNorm, op::SyncBatchNorm, op::BatchNormWithReLU,
-                               op::LayerNorm, op::InstanceNorm, op::GroupNorm, op::RMSNorm, op::Softmax, op::Softmin,
-                               op::LogSoftmax, op::IdentityAttachKLSparseReg, op::SliceAssignScalar>;
+using KeepsShape =
+    ops::OpList<op::LeakyReLU, op::Dropout, op::LayerNorm, op::InstanceNorm, op::GroupNorm, op::RMSNorm, op::Softmax,
+                op::Softmin, op::LogSoftmax, op::IdentityAttachKLSparseReg, op::SliceAssignScalar>;
 
 // Each dimension of the results is one of an input's, or constant.
 using CopiesDimensions = ops::OpList<op::Norm, op::ArgMax, op::ArgMin, op::ArgMaxChannel, op::MoveAxis, op::IndexArray>;
@@ -156,6 +156,9 @@ void learn(const op::FullyConnected&, ShapeFacts& f);
 void learn(const op::Convolution&, ShapeFacts& f);
 void learn(const op::Deconvolution&, ShapeFacts& f);
 void learn(const op::Pooling&, ShapeFacts& f);
+void learn(const op::BatchNorm&, ShapeFacts& f);
+void learn(const op::BatchNormWithReLU&, ShapeFacts& f);
+void learn(const op::SyncBatchNorm&, ShapeFacts& f);
 void learn(const op::SoftmaxOutput&, ShapeFacts& f);
 template <RegressionKind K>
 void learn(const op::RegressionOutput<K>&, ShapeFacts& f) {

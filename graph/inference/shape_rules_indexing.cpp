@@ -53,16 +53,18 @@ void learn(const op::OneHot&, ShapeFacts& f) {
 }
 
 void learn(const op::Pick& o, ShapeFacts& f) {
-  Shape &data = f.in(0), &out = f.out();
+  Shape &data = f.in(0), &index = f.in(1), &out = f.out();
   if (data.ndim() < 1) return;
   const int n = data.ndim(), at = ops::normalize_axis(o.axis, n, "pick");
   if (n == 1) return f.is(out, Shape(1));
-  if (o.keepdims) {
-    Shape one(1);
-    joined(f, out, {{&data, 0, at}, {&one, 0, 1}, {&data, at + 1, n}});
-  } else {
-    joined(f, out, {{&data, 0, at}, {&data, at + 1, n}});
-  }
+  Shape one(1);
+  const auto without_axis = [&](Shape& s, bool keeps) {
+    keeps ? joined(f, s, {{&data, 0, at}, {&one, 0, 1}, {&data, at + 1, n}})
+          : joined(f, s, {{&data, 0, at}, {&data, at + 1, n}});
+  };
+  without_axis(out, o.keepdims);
+  without_axis(index, index.ndim() < 0 ? o.keepdims : index.ndim() == n);
+  without_axis(out, o.keepdims);
 }
 
 void learn(const op::BatchTake&, ShapeFacts& f) { f.same(f.in(1), f.out()); }

@@ -35,7 +35,7 @@ int64_t entry(const Shape& s, int i, int64_t otherwise) { return i < s.ndim() ? 
 
 void learn(const op::Convolution& o, ShapeFacts& f) {
   Shape &data = f.in(0), &out = f.out();
-  if (data.ndim() < 0) return;  // MXNet learns nothing either
+  if (data.ndim() < 0) return;
   f.probe();
   if (data.ndim() != o.kernel.ndim() + 2 || out.ndim() != data.ndim()) return;
   f.same(data, 0, out, 0);
@@ -46,11 +46,8 @@ void learn(const op::Convolution& o, ShapeFacts& f) {
     const int64_t size = out[at.first + i] + window - 2 * entry(o.pad, i, 0);
     if (size >= 0) f.is(data, at.first + i, size);
   }
-  const Shape& weight = f.in(1);
-  const int in_weight = at.channel == 1 ? 1 : data.ndim() - 1;
-  if (weight.ndim() == data.ndim() && weight[in_weight] >= 0) {
-    f.is(data, at.channel, weight[in_weight] * o.num_group);
-  }
+  Shape& weight = f.in(1);
+  f.same_product(data, {at.channel}, weight, {at.channel == 1 ? 1 : data.ndim() - 1}, o.num_group);
 }
 
 void learn(const op::Deconvolution& o, ShapeFacts& f) {
@@ -60,8 +57,7 @@ void learn(const op::Deconvolution& o, ShapeFacts& f) {
   if (data.ndim() != o.kernel.ndim() + 2 || out.ndim() != data.ndim()) return;
   f.same(data, 0, out, 0);
   const ImageAxes at(o.layout, data.ndim());
-  const Shape& weight = f.in(1);
-  if (weight.ndim() == data.ndim()) f.is(data, at.channel, weight[0]);
+  if (f.in(1).ndim() == data.ndim()) f.same(data, at.channel, f.in(1), 0);
 }
 
 void learn(const op::Pooling& o, ShapeFacts& f) {
@@ -74,6 +70,29 @@ void learn(const op::Pooling& o, ShapeFacts& f) {
   f.same(data, at.channel, out, at.channel);
   for (int i = 0; i < data.ndim() - 2 && o.global_pool; ++i) f.is(out, at.first + i, 1);
 }
+
+namespace {
+// Statistics and parameters have an element for each channel.
+void learn_batch_norm(int axis, ShapeFacts& f) {
+  f.all_same(1, 1);
+  Shape& data = f.in();
+  if (data.ndim() < 1) return;
+  const int at = ops::normalize_axis(axis, data.ndim(), "BatchNorm");
+  for (int round = 0; round < 2; ++round) {
+    const auto each = [&](Shape& s) {
+      f.has_ndim(s, 1);
+      f.same(data, at, s, 0);
+    };
+    for (int i = 1; i < f.num_inputs(); ++i) each(f.in(i));
+    for (int i = 1; i < f.num_outputs(); ++i) each(f.out(i));
+  }
+  f.all_same(1, 1);
+}
+}  // namespace
+
+void learn(const op::BatchNorm& o, ShapeFacts& f) { learn_batch_norm(o.axis, f); }
+void learn(const op::BatchNormWithReLU& o, ShapeFacts& f) { learn_batch_norm(o.axis, f); }
+void learn(const op::SyncBatchNorm&, ShapeFacts& f) { learn_batch_norm(1, f); }
 
 void learn(const op::SoftmaxOutput&, ShapeFacts& f) {
   f.same(f.in(0), f.out());

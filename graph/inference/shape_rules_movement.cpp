@@ -35,10 +35,18 @@ class ReshapeCodes {
       const Part& p = parts_[i];
       const int at = int(i);
       f.is(f.out(), at, p.size);
-      if (p.from.size() == 1) f.same(f.out(), at, in_, p.from[0]);
-      if (p.from.size() == 2) f.same_product(f.out(), {at}, in_, p.from);
+      if (p.split) {
+        if (i + 1 < parts_.size() && parts_[i + 1].split && parts_[i + 1].from == p.from) {
+          f.is(f.out(), at + 1, parts_[i + 1].size);
+          f.same_product(in_, p.from, f.out(), {at, at + 1});
+        }
+      } else if (p.from.size() == 1) {
+        f.same(f.out(), at, in_, p.from[0]);
+      } else if (p.from.size() == 2) {
+        f.same_product(f.out(), {at}, in_, p.from);
+      }
       if (p.inferred) inferred.push_back(at);
-      if (p.from.empty() && !p.inferred && !p.split) given *= p.size;
+      if (p.from.empty() && !p.inferred) given *= p.size;
     }
     for (int d = 0; d < in_.ndim(); ++d) {
       if (!used_[d]) rest.push_back(d);
@@ -95,21 +103,17 @@ class ReshapeCodes {
       } else if (t[0] == -3) {
         if (!take(p.from) || !take(p.from)) return;
       } else {
-        std::vector<int> whole;
-        if (!take(whole)) return;
-        split(t[1], t[2], in_[whole[0]], whole[0]);
+        if (!take(p.from)) return;
+        p.split = true;
+        const int64_t a = t[1], b = t[2];
+        if (a >= 0 && b >= 0) f_.is(in_, p.from[0], a * b);
+        Part first = p, second = p;
+        first.size = a, second.size = b;
+        parts_.push_back(reversed_ ? second : first), parts_.push_back(reversed_ ? first : second);
         continue;
       }
       parts_.push_back(p);
     }
-  }
-
-  void split(int64_t a, int64_t b, int64_t whole, int dimension) {
-    if (a >= 0 && b >= 0) f_.is(in_, dimension, a * b);
-    if (a < 0 && b > 0 && whole >= 0) a = whole / b;
-    if (b < 0 && a > 0 && whole >= 0) b = whole / a;
-    const Part first{.size = a, .split = true}, second{.size = b, .split = true};
-    parts_.push_back(reversed_ ? second : first), parts_.push_back(reversed_ ? first : second);
   }
 
   ShapeFacts& f_;

@@ -10,6 +10,8 @@ namespace {
 constexpr DType number(QuantType type) { return type == QuantType::uint8 ? DType::uint8 : DType::int8; }
 }  // namespace
 
+void learn(const op::Arange& o, TypeFacts& f) { f.is(f.out(), o.dtype); }
+
 void learn(const op::Cast& o, TypeFacts& f) { f.is(f.out(), o.dtype); }
 
 void learn(const op::AmpCast& o, TypeFacts& f) {
@@ -31,6 +33,11 @@ void learn_embedding(DType dtype, TypeFacts& f) {
 
 void learn(const op::Embedding& o, TypeFacts& f) { learn_embedding(o.dtype, f); }
 void learn(const op::SparseEmbedding& o, TypeFacts& f) { learn_embedding(o.dtype, f); }
+
+void learn(const op::BatchTake&, TypeFacts& f) {
+  f.same(f.in(), f.out());
+  f.like(f.in(1), DType::int32);
+}
 
 void learn(const op::ScatterSetNd&, TypeFacts& f) { f.all_same(0, 2); }
 
@@ -125,20 +132,12 @@ void learn(const op::Dequantize& o, TypeFacts& f) {
 
 namespace {
 
-// Operators that make arrays of the dtype in their attributes.
-template <class Op>
-concept HasDtype = requires(const Op& o) {
-  { o.dtype } -> std::convertible_to<DType>;
-};
-template <class Op>
-concept MayHaveDtype = requires(const Op& o) {
-  { o.dtype } -> std::convertible_to<std::optional<DType>>;
-};
-
 template <class Op>
 TypeRule rule_of() {
   if constexpr (requires(const Op& o, TypeFacts& f) { learn(o, f); }) {
     return [](const void* attrs, TypeFacts& f) { learn(*static_cast<const Op*>(attrs), f); };
+  } else if constexpr (MakesArrays<Op>) {
+    return [](const void*, TypeFacts& f) { f.by_infer(Shape()); };
   } else if constexpr (is_in<Op>(LikeFirst{})) {
     return [](const void*, TypeFacts& f) { f.all_same(0, 1); };
   } else if constexpr (is_in<Op>(LikeFirstAndOthers{})) {

@@ -9,8 +9,8 @@
 namespace kaon::graph {
 
 // Input 0 and the outputs have one dtype; the others are indices, lengths, labels or conditions of any dtype.
-using LikeFirst = ops::OpList<op::Take, op::TakeGrad, op::Pick, op::PickGrad, op::BatchTake, op::GatherNd,
-                              op::GatherNdGrad, op::ScatterNd, op::ReshapeLike, op::BroadcastLike, op::SliceLike>;
+using LikeFirst = ops::OpList<op::Take, op::TakeGrad, op::Pick, op::PickGrad, op::GatherNd, op::GatherNdGrad,
+                              op::ScatterNd, op::ReshapeLike, op::BroadcastLike, op::SliceLike>;
 
 // The same, and the others are like input 0 where nothing says more.
 using LikeFirstAndOthers = ops::OpList<op::SequenceMask, op::SequenceLast, op::SequenceReverse, op::SoftmaxOutput,
@@ -25,12 +25,18 @@ using Float32Results = ops::OpList<op::AllFinite, op::MultiAllFinite, op::MultiS
 // Numbers of int64.
 using Int64Results = ops::OpList<op::ShapeArray, op::SizeArray, op::IndexArray>;
 
+// Operators that make arrays of their attributes' dtype.
+void learn(const op::Arange&, TypeFacts& f);
+template <class Op>
+concept MakesArrays = Op::traits.inputs.size() == 0 && !Op::traits.variadic;
+
 void learn(const op::Cast&, TypeFacts& f);
 void learn(const op::AmpCast&, TypeFacts& f);
 void learn(const op::Where&, TypeFacts& f);
 void learn(const op::OneHot&, TypeFacts& f);
 void learn(const op::Embedding&, TypeFacts& f);
 void learn(const op::SparseEmbedding&, TypeFacts& f);
+void learn(const op::BatchTake&, TypeFacts& f);
 void learn(const op::ScatterSetNd&, TypeFacts& f);
 void learn(const op::IndexCopy&, TypeFacts& f);
 void learn(const op::ArgSort&, TypeFacts& f);
