@@ -7,6 +7,7 @@
 
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/mxnet/attributes/attributes.h"
+#include "kaon/ops/custom/custom_family.h"
 
 namespace kaon::mxnet {
 
@@ -47,6 +48,12 @@ std::string_view own_name(const SymbolNode& node, int output) {
 // Operators with one output that have a hidden one in MXNet whose output is still "output", and those where it is not.
 constexpr std::string_view numbered_alone[] = {"CTCLoss", "_contrib_box_nms", "_linalg_det"};
 
+// What the program says of an operator of its own; nullptr for other operators.
+const CustomSignature* custom_of(const SymbolNode& node) {
+  if (node.op_name != "Custom" || !node.attrs.get()) return nullptr;
+  return &ops::custom_signature(*static_cast<const op::Custom*>(node.attrs.get()));
+}
+
 bool has_true(const SymbolNode& node, const std::string& key) {
   const auto it = node.text_attrs.find(key);
   bool value = false;
@@ -55,11 +62,14 @@ bool has_true(const SymbolNode& node, const std::string& key) {
 
 }  // namespace
 
-const OperatorInfo* info_of(const SymbolNode& node) { return is_operator(node) ? find_operator(node.op_name) : nullptr; }
+const OperatorInfo* info_of(const SymbolNode& node) {
+  return is_operator(node) ? find_operator(node.op_name) : nullptr;
+}
 
 std::vector<std::string> input_names(const SymbolNode& node, int count) {
   std::vector<std::string> names;
   const OperatorInfo* info = info_of(node);
+  if (const CustomSignature* custom = custom_of(node)) return custom->inputs;
   if (!info || !info->num_args_key.empty()) {
     for (int i = 0; i < count; ++i) names.push_back(fmt::format("arg{}", i));
     return names;
@@ -105,10 +115,10 @@ int counted_outputs(const SymbolNode& node) {
 std::string output_name(const SymbolNode& node, int output) {
   if (!is_operator(node)) return node.name;
   std::string name(own_name(node, output));
+  if (const CustomSignature* custom = custom_of(node)) name = custom->outputs.at(size_t(output));
   if (name.empty()) {
-    const bool numbered = visible_outputs(node) != 1 ||
-                          std::find(std::begin(numbered_alone), std::end(numbered_alone), node.op_name) !=
-                              std::end(numbered_alone);
+    const bool numbered = visible_outputs(node) != 1 || std::find(std::begin(numbered_alone), std::end(numbered_alone),
+                                                                  node.op_name) != std::end(numbered_alone);
     name = numbered ? fmt::format("output{}", output) : "output";
   }
   return node.name.empty() ? name : fmt::format("{}_{}", node.name, name);
@@ -127,10 +137,10 @@ void read_again(SymbolNode& node) {
   ops::Attributes attrs = read_attributes(*info, texts, int(node.inputs.size()));
   const OpDef& def = def_of(*info);
   const int inputs = def.num_inputs(attrs.get());
-  if (node.op && ((inputs >= 0 && size_t(inputs) != node.inputs.size()) ||
-                  def.num_outputs(attrs.get()) != node.num_outputs())) {
-    throw ValueError(fmt::format("[{}] node '{}' would have other inputs or outputs with these attributes", info->name,
-                                 node.name));
+  if (node.op &&
+      ((inputs >= 0 && size_t(inputs) != node.inputs.size()) || def.num_outputs(attrs.get()) != node.num_outputs())) {
+    throw ValueError(
+        fmt::format("[{}] node '{}' would have other inputs or outputs with these attributes", info->name, node.name));
   }
   node.attrs = std::move(attrs);
 }
