@@ -6,6 +6,7 @@
 #include "kaon/engine/storage.h"
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
+#include "kaon/mxnet/handle/shutdown.h"
 #include "kaon/mxnet/handle/handle.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/ops/random_state.h"
@@ -104,13 +105,15 @@ int MXStorageEmptyCache(int dev_type, int dev_id) {
   });
 }
 
-// At the end of the interpreter: what is pending ends, and failures that nobody waited for are nobody's.
+// At the end of the interpreter: what is pending ends, and failures that nobody waited for are nobody's. From then on no
+// function of the program is called.
 int MXNotifyShutdown() {
   return guard([&] {
     try {
       Engine::current().wait_all();
     } catch (const std::exception&) {
     }
+    note_shutdown();
   });
 }
 
