@@ -77,18 +77,6 @@ BoundArray new_array(const TensorMeta& meta, Context context) {
   return {nd.zeros(meta.shape, {.dtype = meta.dtype}), context};
 }
 
-NDArray in_memory_of(const NDArray& from, const Shape& shape) {
-  if (from.shape() == shape) return from.detach();
-  const autograd::ModeScope mode(false, false);
-  const int64_t size = shape.size();
-  if (size > from.size()) {
-    throw ShapeError(fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(),
-                                 from.shape().str()));
-  }
-  const NDArray flat = from.detach().reshape(Shape(from.size()), no_site);
-  return (size == from.size() ? flat : flat.slice(0, size, no_site)).reshape(shape, no_site);
-}
-
 ReturnedArrays& return_arrays(const Bindings& arrays) {
   static thread_local ReturnedArrays lists;
   const auto fill = [](std::vector<void*>& handles, const std::vector<BoundArray>& from) {

@@ -20,8 +20,6 @@ template <class Int>
 Shapes named_shapes(uint32_t count, const char** names, const Int* data, const uint32_t* starts);
 
 BoundArray new_array(const TensorMeta& meta, Context context);
-// In the memory of `from`, which may be larger. Throws ShapeError where it is smaller.
-NDArray in_memory_of(const NDArray& from, const Shape& shape);
 
 // Gives out handles of its arrays, for lists that are valid together; null for an undefined gradient.
 struct ReturnedArrays {

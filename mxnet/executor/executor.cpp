@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "kaon/graph/autograd.h"
 #include "kaon/mxnet/call/inputs.h"
@@ -24,6 +25,11 @@ void copy_to(const NDArray& from, NDArray& to) {
   to.assign(Arg<NDArray>(from.detach(), no_site));
 }
 
+bool merges_by_environment() {
+  const char* text = std::getenv("MXNET_ELIMINATE_COMMON_EXPR");
+  return !text || std::string_view(text) != "0";
+}
+
 bool shares_memory(const NDArray& array, std::span<const NDArray* const> others) {
   return std::any_of(others.begin(), others.end(),
                      [&](const NDArray* o) { return o->node().buffer == array.node().buffer; });
@@ -43,10 +49,26 @@ ExecutorObject& executor_of(void* handle) {
   return *static_cast<ExecutorObject*>(handle);
 }
 
-ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bindings arrays)
-    : program_(symbol, {}, "Executor"), contexts_(std::move(contexts)), arrays_(std::move(arrays)) {
+ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bindings arrays,
+                               const std::vector<BoundArray>& before)
+    : program_(symbol, {}, "Executor"),
+      contexts_(std::move(contexts)),
+      arrays_(std::move(arrays)),
+      merges_equal_nodes_(merges_by_environment()) {
   bind_inputs();
-  bind_outputs();
+  bind_outputs(before);
+}
+
+NDArray in_memory_of(const NDArray& from, const Shape& shape) {
+  if (from.shape() == shape) return from.detach();
+  const autograd::ModeScope mode(false, false);
+  const int64_t size = shape.size();
+  if (size > from.size()) {
+    throw ShapeError(fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(),
+                                 from.shape().str()));
+  }
+  const NDArray flat = from.detach().reshape(Shape(from.size()), no_site);
+  return (size == from.size() ? flat : flat.slice(0, size, no_site)).reshape(shape, no_site);
 }
 
 void ExecutorObject::bind_inputs() {
@@ -91,13 +113,16 @@ void ExecutorObject::bind_inputs() {
   }
 }
 
-void ExecutorObject::bind_outputs() {
+void ExecutorObject::bind_outputs(const std::vector<BoundArray>& before) {
   std::vector<TensorMeta> metas;
   for (const Input& i : inputs_) metas.push_back({i.leaf.shape(), i.leaf.dtype()});
   const std::vector<TensorMeta> inferred = program_.infer(metas);
   for (size_t i = 0; i < inferred.size(); ++i) {
     const Context context = contexts_.of(*symbol().entries()[i].node);
-    outputs_.push_back({zeros(inferred[i], context.device()), context});
+    const NDArray old = i < before.size() ? before[i].array : NDArray();
+    const bool fits = old.defined() && old.dtype() == inferred[i].dtype && old.device() == context.device() &&
+                      old.size() >= inferred[i].shape.size();
+    outputs_.push_back({fits ? in_memory_of(old, inferred[i].shape) : zeros(inferred[i], context.device()), context});
   }
 }
 
@@ -182,10 +207,6 @@ void ExecutorObject::clear_what_nothing_reached(const std::vector<uint64_t>& sta
 }
 
 void ExecutorObject::backward(std::vector<NDArray> heads, bool training) {
-  if (heads.size() > outputs_.size()) {
-    throw ValueError(fmt::format("[backward] the symbol has {} outputs, got {} head gradients", outputs_.size(),
-                                 heads.size()));
-  }
   if (!wants_gradients_) return;
   if (recorded_.empty()) record(has_run_ ? trained_ : training);
   std::vector<uint64_t> stamps;

@@ -22,6 +22,9 @@ struct Bindings {
   std::vector<GradReq> requests;      // of the arguments
 };
 
+// In the memory of `from`, which may be larger. Throws ShapeError where it is smaller.
+NDArray in_memory_of(const NDArray& from, const Shape& shape);
+
 // The contexts of nodes by the attribute ctx_group.
 struct ContextGroups {
   Context general;
@@ -33,11 +36,14 @@ struct ContextGroups {
 class ExecutorObject : public Counted<ExecutorObject> {
  public:
   // Throws ShapeError, TypeError and ValueError where the arrays do not fit the symbol.
-  ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bindings arrays);
+  // Outputs are in the memory of those of `before` where they fit.
+  ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bindings arrays,
+                 const std::vector<BoundArray>& before = {});
 
   // Does not block. Outputs keep their memory from call to call.
   void forward(bool training);
-  // Writes gradients into those bound, or adds them. `heads`: for each output, undefined: ones; empty: ones for each.
+  // Writes gradients into those bound, or adds them. `heads`: of the outputs, ones where there is none; more than there
+  // are outputs are left alone, as in MXNet.
   // After a forward without training, and before any, it computes what it needs. Does not block.
   void backward(std::vector<NDArray> heads, bool training);
 
@@ -45,6 +51,8 @@ class ExecutorObject : public Counted<ExecutorObject> {
   const Bindings& arrays() const { return arrays_; }
   const ContextGroups& contexts() const { return contexts_; }
   const std::vector<BoundArray>& outputs() const { return outputs_; }
+  // Whether plans compute equal parts of the symbol once: MXNET_ELIMINATE_COMMON_EXPR at the time of binding.
+  bool merges_equal_nodes() const { return merges_equal_nodes_; }
   // From the next forward on; null: none.
   void set_monitor(std::function<void(const MonitoredArray&)> call, bool all);
   // The memory of one run apart from what is bound. Runs the symbol once, on zeros.
@@ -59,7 +67,7 @@ class ExecutorObject : public Counted<ExecutorObject> {
     bool is_copy = false;
   };
   void bind_inputs();
-  void bind_outputs();
+  void bind_outputs(const std::vector<BoundArray>& before);
   std::vector<const NDArray*> fresh_inputs();
   void run(std::span<NDArray> results);
   void record(bool training);
@@ -72,6 +80,7 @@ class ExecutorObject : public Counted<ExecutorObject> {
   std::vector<BoundArray> outputs_;
   std::vector<NDArray> recorded_;  // the outputs of a recorded run; empty: there is none
   bool wants_gradients_ = false;
+  const bool merges_equal_nodes_;
   bool has_run_ = false, trained_ = false;
   std::function<void(const MonitoredArray&)> monitor_;
   bool monitor_all_ = false;

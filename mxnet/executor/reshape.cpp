@@ -64,7 +64,7 @@ int MXExecutorReshapeEx(int partial_shaping, int allow_up_sizing, int dev_type, 
     for (size_t i = 0; i < states.size(); ++i) {
       arrays.states.push_back(reshape(states[i], false, old.arrays().states[i], inferred.states[i].shape));
     }
-    auto made = std::make_unique<ExecutorObject>(old.symbol(), contexts, arrays);
+    auto made = std::make_unique<ExecutorObject>(old.symbol(), contexts, arrays, old.outputs());
     ReturnedArrays& lists = return_arrays(arrays);
     *num_in_args = uint32_t(arrays.arguments.size());
     *in_args = lists.arguments.data();

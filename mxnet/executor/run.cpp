@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "kaon/mxnet/c_api.h"
+#include "kaon/mxnet/executor/equal_nodes.h"
 #include "kaon/mxnet/executor/executor.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/returned.h"
@@ -50,7 +51,11 @@ int MXExecutorPrint(ExecutorHandle handle, const char** out_str) {
 }
 
 int MXExecutorGetOptimizedSymbol(ExecutorHandle handle, SymbolHandle* out) {
-  return guard([&] { *out = new SymbolObject(copy_graph(executor_of(handle).symbol())); });
+  return guard([&] {
+    const ExecutorObject& executor = executor_of(handle);
+    *out = new SymbolObject(executor.merges_equal_nodes() ? without_equal_nodes(executor.symbol())
+                                                          : copy_graph(executor.symbol()));
+  });
 }
 
 int MXExecutorSetMonitorCallbackEX(ExecutorHandle handle, ExecutorMonitorCallback callback, void* callback_handle,

@@ -66,10 +66,11 @@ int MXSymbolCreateAtomicSymbol(AtomicSymbolCreator creator, uint32_t num_param, 
 int MXGenAtomicSymbolFromSymbol(SymbolHandle sym_handle, SymbolHandle* ret_sym_handle) {
   return guard([&] {
     const Symbol& from = symbol_of(sym_handle).symbol;
-    if (from.num_outputs() != 1) {
-      throw ValueError(fmt::format("expected a symbol of one output, got one of {}", from.num_outputs()));
-    }
+    if (!from.defined()) throw ValueError("the symbol has no outputs");
     const SymbolNode& node = *from.entries()[0].node;
+    for (const SymbolEntry& e : from.entries()) {
+      if (e.node.get() != &node) throw ValueError("expected the outputs of one node, got a group");
+    }
     const OperatorInfo* info = info_of(node);
     if (!info) throw ValueError(fmt::format("'{}' is not an operator of MXNet's", node.name));
     *ret_sym_handle = new SymbolObject(symbol_of_node(new_operator(*info, node.text_attrs)));
