@@ -24,11 +24,11 @@ SymbolEntry changed(const SymbolNode& node, FunctionRef<void(void* attrs)> chang
 
 Symbol with_closed_shapes(const Symbol& program, const Shapes& known) {
   bool any = false;
-  for (const SymbolNode* n : topological_order(program.entries())) any = any || open_shape(*n);
+  for (const SymbolNode* n : topological_order(program.entries())) any = any || open_shape(*n, true);
   if (!any) return program;
   const ByNode<Shape> shapes = infer_shapes(program.entries(), known);
   return with_replaced(program, [&](const SymbolNode& n, const std::vector<SymbolEntry>&) -> SymbolEntry {
-    if (!open_shape(n)) return {};
+    if (!open_shape(n, true)) return {};
     const Shape& shape = shapes.at(&n)[0];
     if (!shape.is_known()) return {};
     return changed(n, [&](void* attrs) { close_shape(*n.op, attrs, shape); });

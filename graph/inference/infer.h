@@ -15,6 +15,9 @@ struct InferenceOptions {
   // What a program left open and nothing else decides gets what it has in a run: 0 the dimensions of
   // zeros(shape=(0, 4)), float32 a variable of a known shape. false: it stays unknown.
   bool closes = true;
+  // Whether 0 in the shape of an array that is made of numbers is a dimension that the program left open, as in MXNet
+  // without NumPy's shapes, or a size.
+  bool zeros_are_open = true;
   // TypeError where an operator refuses the dtypes of its inputs, as far as these are known. false: inference of shapes
   // does without its infer there.
   bool checks_types = false;

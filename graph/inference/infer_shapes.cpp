@@ -66,7 +66,7 @@ class ShapeInference {
     }
     for (size_t k = 0; k < n.outputs.size(); ++k) out.push_back(shape(i, k));
     ShapeFacts facts(n, in, out);
-    const std::optional<Shape> open = open_shape(n);
+    const std::optional<Shape> open = open_shape(n, options_.zeros_are_open);
     try {
       if (open) {
         facts.is(facts.out(), *open);
@@ -110,7 +110,7 @@ class ShapeInference {
   bool close() {
     bool any = false;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      if (!open_shape(*graph_.nodes()[i])) continue;
+      if (!open_shape(*graph_.nodes()[i], options_.zeros_are_open)) continue;
       for (int64_t& d : std::span(&shape(i, 0)[0], size_t(std::max(shape(i, 0).ndim(), 0)))) {
         if (d >= 0) continue;
         d = 0, any = true;

@@ -3,6 +3,8 @@
 #include <unordered_map>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/graph/control_flow/control_flow_ops.h"
+#include "kaon/graph/inference/control_flow_rules.h"
 
 namespace kaon::graph {
 
@@ -54,11 +56,12 @@ ShapeRule shape_rule(const OpDef& def) {
     ops::for_each_op([&]<class Op>() { (*all)[&ops::def_of<Op>()] = rule_of<Op>(); });
     return all;
   });
+  if (is_control_flow(def)) return [](const void*, ShapeFacts& f) { learn_control_flow(f); };
   const auto found = rules.find(&def);
   return found == rules.end() ? nullptr : found->second;
 }
 
-std::optional<Shape> open_shape(const SymbolNode& node) {
+std::optional<Shape> open_shape(const SymbolNode& node, bool zeros_are_open) {
   if (!node.op || !node.inputs.empty()) return std::nullopt;
   if (node.op == &ops::def_of<op::Arange>()) {
     const auto& o = *static_cast<const op::Arange*>(node.attrs.get());
@@ -69,7 +72,7 @@ std::optional<Shape> open_shape(const SymbolNode& node) {
   Shape open = *given;
   bool is_open = false;
   for (int i = 0; i < open.ndim(); ++i) {
-    if (open[i] <= 0) open[i] = -1, is_open = true;
+    if (open[i] < 0 || (open[i] == 0 && zeros_are_open)) open[i] = -1, is_open = true;
   }
   return is_open ? std::optional(open) : std::nullopt;
 }

@@ -174,8 +174,8 @@ using ShapeRule = void (*)(const void* attrs, ShapeFacts& facts);
 ShapeRule shape_rule(const OpDef& def);
 
 // The shape of a node that makes an array of numbers from attributes, where its program left dimensions open: MXNet's
-// zeros(shape=(0, n)), whose 0 is taken from what the array is combined with. nullopt: nothing is open.
-std::optional<Shape> open_shape(const SymbolNode& node);
+// zeros(shape=(0, n)), whose 0 is taken from what the array is combined with if zeros are open. nullopt: nothing is.
+std::optional<Shape> open_shape(const SymbolNode& node, bool zeros_are_open);
 // Writes the shape that was found into the attributes of such a node.
 void close_shape(const OpDef& def, void* attrs, const Shape& shape);
 

@@ -34,15 +34,18 @@ void learn_broadcast(ShapeFacts& f) {
 
 void learn(const op::Where&, ShapeFacts& f) {
   Shape &condition = f.in(0), &x = f.in(1);
+  if (!condition.is_known()) return;  // as in MXNet: nothing follows without it
   f.same(x, f.in(2));
   f.same(x, f.out());
   f.same(x, f.in(2));
-  if (condition.ndim() < 0 || x.ndim() < 0) return;
+  if (x.ndim() < 0) return;
   if (condition.ndim() == x.ndim()) {
     f.same(condition, x);
   } else if (condition.ndim() == 1) {  // it chooses rows
     f.same(condition, 0, x, 0);
   }
+  f.same(x, f.in(2));
+  f.same(x, f.out());
 }
 
 void learn(const op::AmpMulticast&, ShapeFacts& f) {

@@ -148,6 +148,7 @@ void learn(const op::Reshape& o, ShapeFacts& f) {
 }
 
 void learn(const op::ReshapeLike& o, ShapeFacts& f) {
+  if (f.node().op_name == "_identity_with_attr_like_rhs") return f.all_same();
   if (o.lhs_begin || o.lhs_end || o.rhs_begin || o.rhs_end) return;
   f.same(f.out(), f.in(1));
   if (f.in().ndim() >= 0 && f.out().ndim() >= 0) f.same_product(f.in(), all_dims(f.in()), f.out(), all_dims(f.out()));

@@ -3,6 +3,8 @@
 #include <unordered_map>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/graph/control_flow/control_flow_ops.h"
+#include "kaon/graph/inference/control_flow_rules.h"
 
 namespace kaon::graph {
 
@@ -166,6 +168,7 @@ TypeRule type_rule(const OpDef& def) {
     ops::for_each_op([&]<class Op>() { (*all)[&ops::def_of<Op>()] = rule_of<Op>(); });
     return all;
   });
+  if (is_control_flow(def)) return [](const void*, TypeFacts& f) { learn_control_flow(f); };
   const auto found = rules.find(&def);
   return found == rules.end() ? [](const void*, TypeFacts&) {} : found->second;
 }

@@ -67,7 +67,7 @@ Shapes known_shapes(const Symbol& symbol, uint32_t n, const char** keys, const I
   return known;
 }
 
-// Of an argument, 0: complete if every shape is known.
+// complete: whether every shape is known.
 template <class Index, class Number, class Size>
 int infer(SymbolHandle sym, uint32_t n, const char** keys, const Index* ends, const Number* data, Size* in_size,
           const int** in_ndim, const Number*** in_data, Size* out_size, const int** out_ndim, const Number*** out_data,
@@ -76,7 +76,9 @@ int infer(SymbolHandle sym, uint32_t n, const char** keys, const Index* ends, co
     const Symbol& symbol = symbol_of(sym).symbol;
     const Shapes known = known_shapes(symbol, n, keys, ends, data);
     const Inferred<Shape> found = with_operator_named([&](const graph::SymbolNode** failed) {
-      return results<Shape>(symbol, graph::infer_shapes(symbol.entries(), known, {.closes = false, .failed = failed}));
+      return results<Shape>(
+          symbol, graph::infer_shapes(symbol.entries(), known,
+                                      {.closes = false, .zeros_are_open = !has_numpy_shape(), .failed = failed}));
     });
     static thread_local Lists<Number> arguments, outputs, auxiliary;
     arguments.set(found.arguments), outputs.set(found.outputs), auxiliary.set(found.auxiliary_states);

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "kaon/engine/function_ref.h"
 #include "kaon/graph/inference/infer.h"
 
 namespace kaon::mxnet {

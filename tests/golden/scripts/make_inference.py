@@ -197,7 +197,7 @@ def graph(i):
                    lambda: sym.reshape(s, shape=(0, -1), name=n), lambda: sym.flatten(s, name=n),
                    lambda: sym.cast(s, "float16", name=n),
                    lambda: sym.zeros((0,) + shape[1:], name=n) + s,
-                   lambda: sym.slice_axis(s, axis=0, begin=0, end=1, name=n)]
+                   lambda: sym.slice(s, begin=(None, 0), end=(None, 1), name=n) if nd > 1 else s]
         if nd == 4:
             choices += [lambda: sym.Convolution(s, num_filter=4, kernel=(3, 3), pad=(1, 1), name=n),
                         lambda: sym.Convolution(s, num_filter=2, kernel=(1, 1), stride=(2, 2), name=n),
@@ -281,6 +281,7 @@ def type_cases(name, s, count):
     names = s.list_inputs()
     cases, seen = [], set()
     takes_any = name in ("batch_take",)  # Kaon takes indices of every dtype
+    norms = [n["name"] for n in json.loads(s.tojson())["nodes"] if n["op"] == "BatchNorm"]  # and parameters of 16 bits
     for _ in range(count):
         base = ["float32", "float16", "float64"][rng.randint(3)]
         known = {n: base for n in names if rng.rand() < 0.5}
@@ -293,9 +294,11 @@ def type_cases(name, s, count):
         try:
             args, outs, aux = s.infer_type_partial(**known)
         except mx.base.MXNetError as e:
-            if failure(e) and not takes_any:
+            if failure(e) and not takes_any and failure(e) not in norms:
                 cases.append({"known": known, "fails": failure(e)})
             continue
+        if len(set(known.values())) > 1 and None in args + outs + aux:
+            continue  # it has not looked at what contradicts itself
         cases.append({"known": known, "arguments": dtype_names(args), "outputs": dtype_names(outs),
                       "aux": dtype_names(aux)})
     return cases
