@@ -30,6 +30,7 @@ struct History : Annotation, Pooled {
   NDArray grad;
   std::unique_ptr<RowGradient> rows;  // in place of grad
   uint64_t stamp = 0;                 // of the last store
+  std::shared_ptr<void> kept;         // what a program keeps as long as the gradient is attached
   // Whether calls on the array are recorded. History ends where a backward() has freed it, as MXNet's does: a state
   // that is carried from batch to batch is a constant for the next one.
   inline bool is_recorded() const override;
@@ -38,10 +39,10 @@ struct History : Annotation, Pooled {
 // One recorded call.
 struct TapeNode : RefCounted<TapeNode>, Pooled {
   const char* name;
-  uint64_t sequence;  // order of the calls
-  bool training;      // the mode of the call
+  uint64_t sequence;                  // order of the calls
+  bool training;                      // the mode of the call
   std::atomic<bool> released{false};  // a backward() has freed what it had saved; other threads may be recording
-  bool queued = false;  // during backward
+  bool queued = false;                // during backward
   std::unique_ptr<GradFunction> function;
   // At the call: attaching a gradient later changes no recorded computation. Null where no gradient flows.
   PooledVector<IntrusivePtr<History>> inputs;

@@ -9,6 +9,7 @@
 #include "kaon/mxnet/handle/handle.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/handle/returned.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;

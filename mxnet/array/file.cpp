@@ -1,5 +1,7 @@
 // Files of arrays, and arrays as bytes.
 #include <algorithm>
+#include <cstring>
+#include <fstream>
 #include <string>
 
 #include "kaon/mxnet/c_api.h"
@@ -7,6 +9,7 @@
 #include "kaon/mxnet/handle/handle.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/handle/returned.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -16,8 +19,36 @@ namespace {
 
 int format_version() { return has_numpy_shape() ? 3 : 2; }
 
+// MXNet's rule: files that were written with NumPy's shapes are read with them, and the others without.
+void check_shapes(std::string_view bytes, size_t mark_at) {
+  constexpr uint32_t numpy_mark = 0xF993FACA, first_mark = 0xF993FAC8;
+  uint32_t mark = 0;
+  if (bytes.size() < mark_at + sizeof(mark)) return;  // the reader says what is missing
+  std::memcpy(&mark, bytes.data() + mark_at, sizeof(mark));
+  if (mark == numpy_mark && !has_numpy_shape()) {
+    throw ValueError("[load] the array was saved with NumPy's shapes: load it under np_shape(True)");
+  }
+  if (mark >= first_mark && mark < numpy_mark && numpy_shape() == NumpyShape::thread) {
+    throw ValueError("[load] the array was saved without NumPy's shapes: load it under np_shape(False)");
+  }
+}
+
+// Where the first array of a list begins.
+constexpr size_t list_head = 24;
+
+std::string first_bytes(const char* file) {
+  std::string bytes(list_head + sizeof(uint32_t), '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(bytes.data(), std::streamsize(bytes.size()));
+  bytes.resize(size_t(stream.gcount()));
+  return bytes;
+}
+
 StoredArray stored(const ArrayObject& object) {
-  if (object.sparse) return *object.sparse;
+  if (object.sparse) {
+    refresh(*object.sparse);
+    return *object.sparse;
+  }
   return {.shape = {}, .data = object.array, .aux = {}};
 }
 
@@ -59,13 +90,17 @@ int MXNDArraySave(const char* fname, uint32_t num_args, NDArrayHandle* args, con
 
 int MXNDArrayLoad(const char* fname, uint32_t* out_size, NDArrayHandle** out_arr, uint32_t* out_name_size,
                   const char*** out_names) {
-  return guard([&] { give(load_stored(fname), out_size, out_arr, out_name_size, out_names); });
+  return guard([&] {
+    check_shapes(first_bytes(fname), list_head);
+    give(load_stored(fname), out_size, out_arr, out_name_size, out_names);
+  });
 }
 
 int MXNDArrayLoadFromBuffer(const void* ndarray_buffer, size_t size, uint32_t* out_size, NDArrayHandle** out_arr,
                             uint32_t* out_name_size, const char*** out_names) {
   return guard([&] {
     const std::string_view bytes(static_cast<const char*>(ndarray_buffer), size);
+    check_shapes(bytes, list_head);
     give(load_stored_from_bytes(bytes, "buffer"), out_size, out_arr, out_name_size, out_names);
   });
 }
@@ -80,6 +115,9 @@ int MXNDArraySaveRawBytes(NDArrayHandle handle, size_t* out_size, const char** o
 }
 
 int MXNDArrayLoadFromRawBytes(const void* buf, size_t size, NDArrayHandle* out) {
-  return guard(
-      [&] { *out = handle_of(array_from_bytes(std::string_view(static_cast<const char*>(buf), size), "bytes")); });
+  return guard([&] {
+    const std::string_view bytes(static_cast<const char*>(buf), size);
+    check_shapes(bytes, 0);
+    *out = handle_of(array_from_bytes(bytes, "bytes"));
+  });
 }

@@ -3,26 +3,42 @@
 #include "kaon/graph/ir/history.h"
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
-#include "kaon/mxnet/handle/handle.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
 
+namespace {
+
+// The array that recorded computations see.
+const NDArray& recorded(NDArrayHandle handle) {
+  const ArrayObject& object = array_of(handle);
+  return object.sparse ? object.sparse->recorded : object.array;
+}
+
+}  // namespace
+
 int MXNDArrayGetGrad(NDArrayHandle handle, NDArrayHandle* out) {
   return guard([&] {
-    const ArrayObject& object = array_of(handle);
-    const NDArray gradient = object.array.defined() ? object.array.grad() : NDArray();
-    *out = gradient.defined() ? new_handle(gradient, object.context) : nullptr;
+    const Context context = array_of(handle).context;
+    const autograd::History* history = autograd::history_of(recorded(handle));
+    *out = nullptr;
+    if (!history || !history->grad.defined()) return;
+    if (auto sparse = std::static_pointer_cast<SparseArray>(history->kept)) {
+      *out = new ArrayObject(std::move(sparse), context);
+    } else {
+      *out = new_handle(history->grad, context);
+    }
   });
 }
 
 int MXNDArrayGetGradState(NDArrayHandle handle, int* out) {
-  return guard([&] { *out = autograd::gradient_stamp(array_of(handle).array) != 0; });
+  return guard([&] { *out = autograd::gradient_stamp(recorded(handle)) != 0; });
 }
 
 int MXNDArraySetGradState(NDArrayHandle handle, int state) {
   return guard([&] {
-    const NDArray& array = array_of(handle).array;
+    const NDArray& array = recorded(handle);
     if (state != 0) {
       autograd::stamp_gradient(array);
     } else if (autograd::History* history = autograd::history_of(array)) {

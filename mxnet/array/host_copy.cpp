@@ -10,6 +10,7 @@
 #include "kaon/mxnet/call/inputs.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/handle.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/host_read.h"
 

@@ -4,7 +4,7 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
-#include "kaon/mxnet/handle/handle.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -15,6 +15,7 @@ namespace {
 SparseArray& sparse_of(NDArrayHandle handle) {
   const ArrayObject& object = array_of(handle);
   if (!object.sparse) throw ValueError("expected a row_sparse or csr array, got a dense one");
+  refresh(*object.sparse);
   return *object.sparse;
 }
 
@@ -23,43 +24,17 @@ NDArray& part_of(SparseArray& array, uint32_t i) {
   throw ValueError(fmt::format("expected an auxiliary array below {}, got {}", array.aux.size(), i));
 }
 
-// An array that stores nothing.
-std::shared_ptr<SparseArray> nothing_stored(StorageType storage, const Shape& shape, DType dtype, Device device) {
-  auto made = std::make_shared<SparseArray>();
-  made->storage = storage;
-  made->shape = shape;
-  made->dtype = dtype;
-  Shape stored(0);
-  if (storage == StorageType::row_sparse) {
-    for (int i = 1; i < shape.ndim(); ++i) stored.push_back(shape[i]);
-  } else {
-    NDArray starts = NDArray::empty(Shape(shape[0] + 1), DType::int64, device);
-    starts.assign(0);
-    made->aux.push_back(std::move(starts));
-  }
-  made->data = NDArray::empty(stored, dtype, device);
-  made->aux.push_back(NDArray::empty(Shape(0), DType::int64, device));
-  return made;
-}
-
 template <class Int>
 int create(int storage_type, const Int* dims, int ndim, int dev_type, int dev_id, int dtype, uint32_t num_aux,
            const int* aux_type, NDArrayHandle* out) {
   return guard([&] {
     const Context context = Context::numbered(dev_type, dev_id);
-    if (storage_type != 1 && storage_type != 2) {
-      throw ValueError(fmt::format("expected the storage type 1 (row_sparse) or 2 (csr), got {}", storage_type));
-    }
     for (uint32_t i = 0; i < num_aux; ++i) {
       if (DType(aux_type[i]) != DType::int64) throw ValueError("indices of sparse arrays are int64");
     }
     Shape shape;
     for (int i = 0; i < ndim; ++i) shape.push_back(int64_t(dims[i]));
-    const auto storage = StorageType(storage_type);
-    if (storage == StorageType::csr ? ndim != 2 : ndim < 1) {
-      throw ShapeError(fmt::format("a {} array cannot have the shape {}", ndim == 2 ? "sparse" : "csr", shape.str()));
-    }
-    *out = new ArrayObject(nothing_stored(storage, shape, DType(dtype), context.device()), context);
+    *out = new ArrayObject(nothing_stored(StorageType(storage_type), shape, DType(dtype), context.device()), context);
   });
 }
 
@@ -84,7 +59,7 @@ int MXNDArrayGetAuxNDArray(NDArrayHandle handle, uint32_t i, NDArrayHandle* out)
 int MXNDArrayGetDataNDArray(NDArrayHandle handle, NDArrayHandle* out) {
   return guard([&] {
     const ArrayObject& object = array_of(handle);
-    *out = new_handle(object.sparse ? object.sparse->data : dense_of(object, "data"), object.context);
+    *out = new_handle(object.sparse ? sparse_of(handle).data : dense_of(object, "data"), object.context);
   });
 }
 
@@ -107,8 +82,54 @@ int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_
   });
 }
 
-int MXNDArraySyncCheckFormat(NDArrayHandle handle, const bool) {
+namespace {
+
+// Throws ValueError unless the numbers are in [0, limit), and ascend where `ascend`.
+void check_indices(const std::vector<int64_t>& numbers, size_t begin, size_t end, int64_t limit, const char* what) {
+  for (size_t i = begin; i < end; ++i) {
+    if (numbers[i] < 0 || numbers[i] >= limit || (i > begin && numbers[i] <= numbers[i - 1])) {
+      throw ValueError(
+          fmt::format("[check_format] {} must ascend in [0, {}), got {} at {}", what, limit, numbers[i], i));
+    }
+  }
+}
+
+void check_csr(const SparseArray& array, bool full_check) {
+  const std::vector<int64_t> starts = array.aux[0].asvector<int64_t>(), columns = array.aux[1].asvector<int64_t>();
+  const int64_t rows = array.shape[0], stored = array.data.size();
+  if (int64_t(starts.size()) != rows + 1 || int64_t(columns.size()) != stored) {
+    throw ValueError(fmt::format("[check_format] expected {} entries of indptr and {} indices, got {} and {}", rows + 1,
+                                 stored, starts.size(), columns.size()));
+  }
+  if (starts.front() != 0 || starts.back() != stored) {
+    throw ValueError(fmt::format("[check_format] indptr must go from 0 to {}, got {} and {}", stored, starts.front(),
+                                 starts.back()));
+  }
+  if (!full_check) return;
+  for (size_t i = 0; i + 1 < starts.size(); ++i) {
+    if (starts[i] < 0 || starts[i] > starts[i + 1] || starts[i + 1] > stored) {
+      throw ValueError(
+          fmt::format("[check_format] indptr must ascend to {}, got {} after {}", stored, starts[i + 1], starts[i]));
+    }
+    check_indices(columns, size_t(starts[i]), size_t(starts[i + 1]), array.shape[1], "the indices of a row");
+  }
+}
+
+void check_rows(const SparseArray& array, bool full_check) {
+  const NDArray& indices = array.aux[0];
+  if (array.data.ndim() == 0 || indices.ndim() != 1 || array.data.shape()[0] != indices.shape()[0]) {
+    throw ValueError(fmt::format("[check_format] expected an index for each row of {}, got {}",
+                                 array.data.shape().str(), indices.shape().str()));
+  }
+  if (full_check) check_indices(indices.asvector<int64_t>(), 0, size_t(indices.size()), array.shape[0], "indices");
+}
+
+}  // namespace
+
+int MXNDArraySyncCheckFormat(NDArrayHandle handle, const bool full_check) {
   return guard([&] {
-    if (array_of(handle).sparse) refuse("check_format", "the check of sparse arrays is not there yet");
+    if (!array_of(handle).sparse) return;
+    const SparseArray& array = sparse_of(handle);
+    array.storage == StorageType::csr ? check_csr(array, full_check) : check_rows(array, full_check);
   });
 }

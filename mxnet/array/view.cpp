@@ -6,6 +6,7 @@
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/handle.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 #include "kaon/ops/movement/kernels/shapes.h"
 
 using namespace kaon;
@@ -83,6 +84,11 @@ int MXNDArrayDetach(NDArrayHandle handle, NDArrayHandle* out) {
   return guard([&] {
     auto copy = std::make_unique<ArrayObject>(array_of(handle));
     if (copy->array.defined()) copy->array = copy->array.detach();
+    if (copy->sparse) {
+      refresh(*copy->sparse);
+      copy->sparse = std::make_shared<SparseArray>(*copy->sparse);
+      copy->sparse->recorded = copy->sparse->gradient = NDArray();
+    }
     *out = copy.release();
   });
 }

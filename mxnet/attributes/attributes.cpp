@@ -70,6 +70,11 @@ void check_skipped(const OperatorInfo& info, std::string_view key, std::string_v
 
 }  // namespace
 
+void refuse_text(const OperatorInfo& info, std::string_view key, std::string_view text) {
+  throw ValueError(fmt::format("[{}] Invalid Parameter format for {}: expected {}, got '{}'", info.name, key,
+                               describe(info, key), text));
+}
+
 Attributes read_attributes(const OperatorInfo& info, Texts texts, int num_inputs) {
   const OpDef& def = def_of(info);
   Attributes attributes(def);
@@ -80,8 +85,7 @@ Attributes read_attributes(const OperatorInfo& info, Texts texts, int num_inputs
     if (result == 1) {
       check_skipped(info, key, text);
     } else if (const Argument* a = info.argument(key); text != "None" || !a || a->default_text() != "None") {
-      throw ValueError(fmt::format("[{}] Invalid Parameter format for {}: expected {}, got '{}'", info.name, key,
-                                   describe(info, key), text));
+      refuse_text(info, key, text);
     }
   }
   if (def.attrs_size == 0) return attributes;

@@ -30,4 +30,7 @@ bool is_hidden_attribute(std::string_view key);
 // name that MXNet does not know or a value that Kaon does not support, a text that is no value, one that is missing.
 ops::Attributes read_attributes(const OperatorInfo& info, Texts texts, int num_inputs = -1);
 
+// Throws ValueError: the text is no value of the attribute.
+[[noreturn]] void refuse_text(const OperatorInfo& info, std::string_view key, std::string_view text);
+
 }  // namespace kaon::mxnet

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 
+#include "kaon/graph/ir/history.h"
+#include "kaon/graph/ir/tape.h"
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
-#include "kaon/mxnet/handle/handle.h"
 #include "kaon/mxnet/handle/returned.h"
+#include "kaon/mxnet/handle/sparse_array.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
 
 using namespace kaon;
@@ -36,10 +39,40 @@ int MXAutogradSetIsTraining(int is_training, int* prev) {
 
 namespace {
 
+[[maybe_unused]] const bool records_integers = (autograd::record_integers(true), true);
+
 // MXNet's numbers: 0 null, 1 write, 2 write in place, 3 add.
 GradReq grad_req(uint32_t number) {
   if (number > 3) throw ValueError("[mark variables] expected 0 (null), 1, 2 (write) or 3 (add)");
   return number == 0 ? GradReq::null : number == 3 ? GradReq::add : GradReq::write;
+}
+
+// A sparse gradient is one of a dense array, to which backward() writes; a sparse variable is recorded as a dense one.
+void mark(ArrayObject& variable, GradReq req, ArrayObject& gradient) {
+  const autograd::ModeScope mode(false, autograd::is_training());
+  NDArray array = variable.array;
+  if (variable.sparse) {
+    variable.sparse->recorded = NDArray();
+    if (req == GradReq::null) return;
+    array = variable.sparse->recorded = to_dense(variable);
+  }
+  if (!gradient.sparse || req == GradReq::null) {
+    array.attach_grad(req, gradient.array);
+    return;
+  }
+  SparseArray& sparse = *gradient.sparse;
+  if (!sparse.gradient.defined()) {
+    sparse.gradient = to_dense(gradient);
+    sparse.num_writes = sparse.gradient.node().buffer->num_writes();
+  }
+  array.attach_grad(req, sparse.gradient);
+  autograd::history_of(array)->kept = gradient.sparse;
+}
+
+// What stands for the array in recorded computations.
+const NDArray& recorded_array(NDArrayHandle handle) {
+  const ArrayObject& object = array_of(handle);
+  return object.sparse ? object.sparse->recorded : object.array;
 }
 
 // Head gradients in the dtypes and on the devices of the heads; ones where none is given.
@@ -47,7 +80,7 @@ std::vector<NDArray> head_gradients(const std::vector<NDArray>& heads, NDArrayHa
   std::vector<NDArray> gradients;
   if (!given) return gradients;
   for (size_t i = 0; i < heads.size(); ++i) {
-    NDArray g = given[i] ? array_of(given[i]).array : NDArray();
+    NDArray g = given[i] ? to_dense(array_of(given[i])) : NDArray();
     if (g.defined() && g.dtype() != heads[i].dtype()) g = g.astype(heads[i].dtype(), no_site);
     if (g.defined()) g = g.as_in_context(heads[i].device(), no_site);
     gradients.push_back(std::move(g));
@@ -69,8 +102,7 @@ int MXAutogradMarkVariables(uint32_t num_var, NDArrayHandle* var_handles, uint32
                             NDArrayHandle* grad_handles) {
   return guard([&] {
     for (uint32_t i = 0; i < num_var; ++i) {
-      ArrayObject& variable = array_of(var_handles[i]);
-      variable.array.attach_grad(grad_req(reqs_array[i]), array_of(grad_handles[i]).array);
+      mark(array_of(var_handles[i]), grad_req(reqs_array[i]), array_of(grad_handles[i]));
     }
   });
 }
@@ -80,7 +112,7 @@ int MXAutogradBackwardEx(uint32_t num_output, NDArrayHandle* output_handles, NDA
                          NDArrayHandle** grad_handles, int** grad_stypes) {
   return guard([&] {
     std::vector<NDArray> heads;
-    for (uint32_t i = 0; i < num_output; ++i) heads.push_back(array_of(output_handles[i]).array);
+    for (uint32_t i = 0; i < num_output; ++i) heads.push_back(recorded_array(output_handles[i]));
     std::vector<NDArray> gradients;
     {
       const autograd::ModeScope mode(create_graph != 0, autograd::is_training());
@@ -92,7 +124,7 @@ int MXAutogradBackwardEx(uint32_t num_output, NDArrayHandle* output_handles, NDA
       return;
     }
     std::vector<NDArray> variables;
-    for (uint32_t i = 0; i < num_variables; ++i) variables.push_back(array_of(var_handles[i]).array);
+    for (uint32_t i = 0; i < num_variables; ++i) variables.push_back(recorded_array(var_handles[i]));
     std::vector<NDArray> results =
         autograd::grad(heads, variables, gradients, retain_graph != 0, create_graph != 0, no_site);
     Returned& lists = returned();

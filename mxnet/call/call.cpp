@@ -8,6 +8,7 @@
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/mxnet/call/inputs.h"
 #include "kaon/mxnet/call/layer_operators.h"
+#include "kaon/mxnet/call/sparse_call.h"
 #include "kaon/ops/array/array_node.h"
 
 namespace kaon::mxnet {
@@ -145,7 +146,9 @@ void put_result(ArrayObject& output, const NDArray& result, Context context) {
 }
 
 Results call_operator(const OperatorInfo& info, Texts texts, Arrays inputs) {
-  if (const LayerOperator* here = find_layer_operator(info, inputs)) return here->call(info, texts, inputs, {});
+  if (is_sparse_call(info, texts, inputs, {})) [[unlikely]]
+    return call_sparse(info, texts, inputs, {});
+  if (const LayerCall here = find_layer_operator(info)) return here(info, texts, inputs, {});
   Call call(info, texts, inputs, {});
   if (call.is_update()) return handles_of(update(call, {}), call.context);
   std::vector<NDArray> results{size_t(call.num_visible())};
@@ -154,11 +157,11 @@ Results call_operator(const OperatorInfo& info, Texts texts, Arrays inputs) {
 }
 
 void call_operator(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays outputs) {
-  if (const LayerOperator* here = find_layer_operator(info, inputs)) {
-    const Results results = here->call(info, texts, inputs, outputs);
-    for (size_t i = 0; i < results.size() && i < outputs.size(); ++i) {
-      put_result(*outputs[i], results[i]->array, results[i]->context);
-    }
+  const bool is_sparse = is_sparse_call(info, texts, inputs, outputs);
+  const LayerCall here = is_sparse ? call_sparse : find_layer_operator(info);
+  if (here) {
+    const Results results = here(info, texts, inputs, outputs);
+    for (size_t i = 0; i < results.size() && i < outputs.size(); ++i) put_any_result(*outputs[i], *results[i]);
     return;
   }
   Call call(info, texts, inputs, outputs);

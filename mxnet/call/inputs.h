@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kaon/mxnet/attributes/attributes.h"
-#include "kaon/mxnet/handle/handle.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 
 namespace kaon::mxnet {
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kaon/mxnet/handle/sparse_array.h"
 #include "kaon/ops/attributes.h"
 
 namespace kaon::mxnet {
@@ -31,6 +32,11 @@ Context Context::named(std::string_view text) {
   }
   throw ValueError(fmt::format("expected a context like cpu(0), got '{}'", text));
 }
+
+ArrayObject::ArrayObject(std::shared_ptr<SparseArray> array, Context where)
+    : sparse(std::move(array)), context(where) {}
+
+int ArrayObject::storage_number() const { return sparse ? int(sparse->storage) : array.defined() ? 0 : -1; }
 
 ArrayObject& array_of(void* handle) {
   if (!handle) throw ValueError("the handle of an array is null");

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "kaon/ops/array/stored_array.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon::mxnet {
@@ -45,10 +44,7 @@ struct Context {
   friend bool operator==(const Context&, const Context&) = default;
 };
 
-// A row_sparse or csr array. Handles on one such array share it.
-struct SparseArray : ops::StoredArray {
-  DType dtype = DType::float32;
-};
+struct SparseArray;  // handle/sparse_array.h
 
 // Memory that another process can map: a file of the system's without a name.
 struct SharedMemory;
@@ -60,10 +56,10 @@ struct ArrayObject : Counted<ArrayObject> {
     if (this->array.defined()) context = Context::of(this->array.device());
   }
   ArrayObject(NDArray array, Context context) : array(std::move(array)), context(context) {}
-  ArrayObject(std::shared_ptr<SparseArray> sparse, Context context) : sparse(std::move(sparse)), context(context) {}
+  ArrayObject(std::shared_ptr<SparseArray> sparse, Context context);
   bool is_none() const { return !array.defined() && !sparse; }
   // As MXNet counts kinds of storage: -1 none, 0 dense, 1 row_sparse, 2 csr.
-  int storage_number() const { return sparse ? int(sparse->storage) : array.defined() ? 0 : -1; }
+  int storage_number() const;
   NDArray array;  // dense
   std::shared_ptr<SparseArray> sparse;
   Context context;

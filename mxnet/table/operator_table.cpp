@@ -28,10 +28,9 @@ std::string_view cut(std::string_view& text, std::string_view mark) {
 
 // Kaon's operator for one of the names.
 const OpDef* find_def(const OperatorInfo& info) {
-  const auto find = [](std::string_view name) -> const OpDef* {
+  const auto find = [](std::string_view name) {
     const OpDef* def = ops::find_op(name);
-    if (!def) def = ops::find_op(ops::usual_name(name));
-    return def && def->traits.in_mxnet ? def : nullptr;
+    return def ? def : ops::find_op(ops::usual_name(name));
   };
   const OpDef* def = find(info.name);
   for (const std::string& alias : info.aliases) {
