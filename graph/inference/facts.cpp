@@ -134,7 +134,7 @@ void ShapeFacts::probe() {
     std::vector<Shape> given;
     for (int i = 0; i < num_inputs(); ++i) {
       Shape s = in(i);
-      const bool inferable = i < 32 && (node_.op->traits.infers >> i & 1);
+      const bool inferable = i < 32 && (node_.op->traits_of(node_.attrs.get()).infers >> i & 1);
       if (s.ndim() < 0 && !inferable) return std::nullopt;
       for (int d = 0; d < s.ndim() && !inferable; ++d) s[d] = s[d] < 0 ? size : s[d];
       if (inferable && !weights_are_given) s = Shape::unknown();

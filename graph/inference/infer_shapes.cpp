@@ -61,7 +61,7 @@ class ShapeInference {
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const SymbolEntry& e = n.inputs[k];
       in.push_back({shapes_[graph_.inputs(i)[k]], types_[e.node.get()][e.output]});
-      const bool inferable = k < 32 && (n.op->traits.infers >> k & 1);
+      const bool inferable = k < 32 && (n.op->traits_of(n.attrs.get()).infers >> k & 1);
       if (!in.back().shape.is_known() && !inferable) is_ready = false;
     }
     for (size_t k = 0; k < n.outputs.size(); ++k) out.push_back(shape(i, k));

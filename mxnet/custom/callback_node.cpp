@@ -1,5 +1,7 @@
 #include "kaon/mxnet/custom/callback_node.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -103,70 +105,68 @@ class OwnArrays {
   std::vector<NDArray> arrays_;
 };
 
-// Traits with the last inputs updated in place, by how many inputs there are of either kind.
-const OpTraits& traits_with_states(const OpTraits& usual, int inputs, int states) {
-  if (states == 0) return usual;
-  struct Made {
-    std::mutex mutex;
-    std::map<std::pair<int, int>, std::unique_ptr<OpTraits>> traits;
-    void lock() { mutex.lock(); }
-    void unlock() { mutex.unlock(); }
-  };
-  Made& made = engine::ProcessWide<Made>::get();
-  const std::scoped_lock lock(made.mutex);
-  std::unique_ptr<OpTraits>& traits = made.traits[{inputs, states}];
-  if (!traits) {
-    traits = std::make_unique<OpTraits>(usual);
-    for (int i = inputs; i < std::min(inputs + states, 32); ++i) traits->mutates |= uint32_t(1) << i;
-  }
-  return *traits;
-}
-
-}  // namespace
-
-int64_t new_callback_node(std::shared_ptr<const CustomProp> prop) {
+int64_t new_node(std::shared_ptr<const CustomProp> prop) {
   const std::scoped_lock lock(nodes().mutex);
   nodes().nodes[++nodes().last].prop = std::move(prop);
   return nodes().last;
 }
 
+constexpr int most_states = 8;
+
+}  // namespace
+
 namespace op {
 
-constinit const OpDef Callback::def = make_op_def<Callback>();
+template <int num_states>
+constinit const OpDef Callback<num_states>::def = make_op_def<Callback<num_states>>();
 constinit const OpDef CallbackGradient::def = make_op_def<CallbackGradient>();
 
-const OpTraits& Callback::traits_of() const { return traits_with_states(traits, inputs, states); }
+// What the call of the operator has inferred, again: a graph may be run with arrays of other shapes.
+template <int num_states>
+void Callback<num_states>::infer(InferContext& c) const {
+  std::vector<TensorMeta> metas;
+  for (int i = 0; i < inputs + states; ++i) {
+    const int at = i < inputs ? states + i : i - inputs;  // the property has the states last
+    metas.push_back({c.shape(at), c.dtype(at)});
+  }
+  std::vector<TensorMeta*> in;
+  for (TensorMeta& m : metas) in.push_back(&m);
+  std::vector<TensorMeta> out{size_t(outputs)};
+  InferContext context(c.op(), traits, in, out);
+  prop_of(node)->infer(context);
+  for (int i = 0; i < outputs; ++i) c.set_output(i, out[size_t(i)].shape, out[size_t(i)].dtype);
+}
 
-void Callback::infer(InferContext& c) const { prop_of(node)->infer(c); }
-
-void Callback::grad(GradContext& c) const {
+template <int num_states>
+void Callback<num_states>::grad(GradContext& c) const {
   std::vector<NDArray> arrays;
   for (int i = 0; i < outputs; ++i) arrays.push_back(c.head(i));
-  for (int i = 0; i < inputs; ++i) arrays.push_back(c.input(i));
+  for (int i = 0; i < inputs; ++i) arrays.push_back(c.input(states + i));
   for (int i = 0; i < outputs; ++i) arrays.push_back(c.output(i));
-  for (int i = 0; i < states; ++i) arrays.push_back(c.input_like(inputs + i));  // as the forward has left them
+  for (int i = 0; i < states; ++i) arrays.push_back(c.input_like(i));  // as the forward has left them
   std::vector<const NDArray*> given;
   for (const NDArray& a : arrays) given.push_back(&a);
   const CallbackGradient gradient{node, inputs, states, outputs};
   std::vector<NDArray> results{size_t(inputs)};
   NDArray::apply(CallbackGradient::def, &gradient, given, results, std::source_location{}, {});
   for (int i = 0; i < inputs; ++i) {
-    if (c.wants(i)) c.set(i, results[size_t(i)]);
+    if (c.wants(states + i)) c.set(states + i, results[size_t(i)]);
   }
 }
 
-void CallbackGradient::infer(InferContext& c) const {
-  for (int i = 0; i < inputs; ++i) c.set_output(i, c.shape(outputs + i), c.dtype(outputs + i));
-}
-
-void run_cpu(const Callback& op, KernelContext& c) {
+template <int num_states>
+void run_cpu(const Callback<num_states>& op, KernelContext& c) {
   if (c.state && !*c.state) *c.state = std::make_unique<Holder>(op.node);
-  const auto inputs = c.inputs.first(size_t(op.inputs)), states = c.inputs.subspan(size_t(op.inputs));
+  const auto states = c.inputs.first(size_t(op.states)), inputs = c.inputs.subspan(size_t(op.states));
   const OwnArrays in(inputs, true), updated(states, true), out(c.outputs, false);
   instance_of(op.node, inputs)
       ->forward({.inputs = in.arrays(), .outputs = out.arrays(), .states = updated.arrays()}, c.training);
   out.give_back();
   updated.give_back();
+}
+
+void CallbackGradient::infer(InferContext& c) const {
+  for (int i = 0; i < inputs; ++i) c.set_output(i, c.shape(outputs + i), c.dtype(outputs + i));
 }
 
 void run_cpu(const CallbackGradient& op, KernelContext& c) {
@@ -186,5 +186,31 @@ void run_cpu(const CallbackGradient& op, KernelContext& c) {
 }
 
 }  // namespace op
+
+namespace {
+
+template <int num_states = 0>
+std::vector<NDArray> trace(const std::shared_ptr<const CustomProp>& prop, std::span<const NDArray* const> ordered) {
+  if constexpr (num_states > most_states) {
+    throw ValueError(fmt::format("[Custom] an operator of a graph may have {} states, got {}", most_states,
+                                 prop->signature().updated));
+  } else {
+    if (prop->signature().updated != num_states) return trace<num_states + 1>(prop, ordered);
+    const op::Callback<num_states> node{new_node(prop), prop->num_inputs(), prop->num_outputs()};
+    std::vector<NDArray> results{size_t(node.outputs)};
+    NDArray::apply(node.def, &node, ordered, results, std::source_location{}, {});
+    return results;
+  }
+}
+
+}  // namespace
+
+std::vector<NDArray> trace_callback(const std::shared_ptr<const CustomProp>& prop,
+                                    std::span<const NDArray* const> inputs) {
+  const auto n = std::ptrdiff_t(prop->num_inputs());
+  std::vector<const NDArray*> ordered(inputs.begin() + n, inputs.end());
+  ordered.insert(ordered.end(), inputs.begin(), inputs.begin() + n);
+  return trace(prop, ordered);
+}
 
 }  // namespace kaon::mxnet

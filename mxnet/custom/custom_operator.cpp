@@ -107,13 +107,10 @@ void call(const PropPtr& prop, ComposeContext& c) {
 
 // A call in a trace: a node of the graph.
 void trace(const PropPtr& prop, ComposeContext& c) {
-  const mxnet::op::Callback node{new_callback_node(prop), prop->num_inputs(), prop->signature().updated,
-                                 prop->num_outputs()};
   std::vector<const NDArray*> inputs;
   for (int i = 0; i < c.num_inputs(); ++i) inputs.push_back(&c.input(i));
-  std::vector<NDArray> results{size_t(node.outputs)};
-  NDArray::apply(mxnet::op::Callback::def, &node, inputs, results, no_site, {});
-  for (size_t i = 0; i < results.size(); ++i) c.set(int(i), results[i]);
+  std::vector<NDArray> results = trace_callback(prop, inputs);
+  for (size_t i = 0; i < results.size(); ++i) c.set(int(i), std::move(results[i]));
 }
 
 }  // namespace

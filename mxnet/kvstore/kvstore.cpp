@@ -24,12 +24,8 @@ int broadcast(KVStoreHandle handle, uint32_t count, Key keys, uint32_t out_count
               NDArrayHandle* outs) {
   return guard([&] {
     store_of(handle).init(keys_of(keys, count), values);
-    store_of(handle).pull(keys_of(out_keys, out_count), outs);
+    store_of(handle).pull(keys_of(out_keys, out_count), outs, true);
   });
-}
-
-[[noreturn]] void refuse_row_sparse() {
-  throw ValueError("[KVStore] row_sparse_pull: Kaon's C interface has no arrays of row_sparse storage");
 }
 
 }  // namespace
@@ -71,11 +67,13 @@ int MXKVStorePush(KVStoreHandle handle, uint32_t num, const int* keys, NDArrayHa
 int MXKVStorePushEx(KVStoreHandle handle, uint32_t num, const char** keys, NDArrayHandle* vals, int) {
   return guard([&] { store_of(handle).push(keys_of(keys, num), vals); });
 }
-int MXKVStorePullWithSparse(KVStoreHandle handle, uint32_t num, const int* keys, NDArrayHandle* vals, int, bool) {
-  return guard([&] { store_of(handle).pull(keys_of(keys, num), vals); });
+int MXKVStorePullWithSparse(KVStoreHandle handle, uint32_t num, const int* keys, NDArrayHandle* vals, int,
+                            bool ignore_sparse) {
+  return guard([&] { store_of(handle).pull(keys_of(keys, num), vals, ignore_sparse); });
 }
-int MXKVStorePullWithSparseEx(KVStoreHandle handle, uint32_t num, const char** keys, NDArrayHandle* vals, int, bool) {
-  return guard([&] { store_of(handle).pull(keys_of(keys, num), vals); });
+int MXKVStorePullWithSparseEx(KVStoreHandle handle, uint32_t num, const char** keys, NDArrayHandle* vals, int,
+                              bool ignore_sparse) {
+  return guard([&] { store_of(handle).pull(keys_of(keys, num), vals, ignore_sparse); });
 }
 int MXKVStorePushPull(KVStoreHandle handle, uint32_t vnum, const int* vkeys, uint32_t onum, const int* okeys,
                       NDArrayHandle* vals, NDArrayHandle* outs, int) {
@@ -99,11 +97,13 @@ int MXKVStoreSetUpdaterEx(KVStoreHandle handle, MXKVStoreUpdater updater, MXKVSt
   return guard([&] { store_of(handle).set_updater(updater, str_updater, updater_handle); });
 }
 
-int MXKVStorePullRowSparse(KVStoreHandle, uint32_t, const int*, NDArrayHandle*, const NDArrayHandle*, int) {
-  return guard([] { refuse_row_sparse(); });
+int MXKVStorePullRowSparse(KVStoreHandle handle, uint32_t num, const int* keys, NDArrayHandle* vals,
+                           const NDArrayHandle* row_ids, int) {
+  return guard([&] { store_of(handle).pull_rows(keys_of(keys, num), vals, row_ids); });
 }
-int MXKVStorePullRowSparseEx(KVStoreHandle, uint32_t, const char**, NDArrayHandle*, const NDArrayHandle*, int) {
-  return guard([] { refuse_row_sparse(); });
+int MXKVStorePullRowSparseEx(KVStoreHandle handle, uint32_t num, const char** keys, NDArrayHandle* vals,
+                             const NDArrayHandle* row_ids, int) {
+  return guard([&] { store_of(handle).pull_rows(keys_of(keys, num), vals, row_ids); });
 }
 int MXKVStoreSetGradientCompression(KVStoreHandle, uint32_t, const char**, const char**) {
   return guard([] {

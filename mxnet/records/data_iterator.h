@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,16 +35,23 @@ class DataIterator : public Counted<DataIterator> {
   // batch that is to be rounded.
   DataIterator(gluon::data::Dataset dataset, const BatchOptions& options);
 
+  // What programs see in place of the arrays that the samples make; empty: these.
+  using Show = std::function<std::unique_ptr<ArrayObject>(const NDArray&)>;
+  void show(Show data, Show label) { show_data_ = std::move(data), show_label_ = std::move(label); }
+
   bool next();  // blocks until the batch is loaded; throws what its loading threw
   void before_first();
 
-  // Of the current batch; throw StateError without one.
-  const NDArray& data() const { return current().data; }
-  const NDArray& label() const { return current().label; }
+  // Of the current batch, as new handles; throw StateError without one.
+  std::unique_ptr<ArrayObject> data() const { return shown(current().data, show_data_); }
+  std::unique_ptr<ArrayObject> label() const { return shown(current().label, show_label_); }
   const std::vector<uint64_t>& index();  // of the samples; empty where they have none
   int pad() const { return pads_.at(size_t(batch_)); }
 
  private:
+  static std::unique_ptr<ArrayObject> shown(const NDArray& array, const Show& show) {
+    return show ? show(array) : std::make_unique<ArrayObject>(array);
+  }
   const gluon::data::Batch& current() const;
   void begin();
   std::vector<int64_t> pass(uint64_t number) const;  // the samples of a pass in order
@@ -59,6 +67,7 @@ class DataIterator : public Counted<DataIterator> {
   int64_t batch_ = -1;
   bool is_at_end_ = false;
   std::vector<uint64_t> index_;
+  Show show_data_, show_label_;
 };
 
 // Samples [begin, end) of part `index` of `parts`. Throws ValueError that names the iterator.

@@ -61,10 +61,10 @@ int MXDataIterBeforeFirst(DataIterHandle handle) {
   return guard([&] { iterator_of(handle).before_first(); });
 }
 int MXDataIterGetData(DataIterHandle handle, NDArrayHandle* out) {
-  return guard([&] { *out = new ArrayObject(iterator_of(handle).data()); });
+  return guard([&] { *out = iterator_of(handle).data().release(); });
 }
 int MXDataIterGetLabel(DataIterHandle handle, NDArrayHandle* out) {
-  return guard([&] { *out = new ArrayObject(iterator_of(handle).label()); });
+  return guard([&] { *out = iterator_of(handle).label().release(); });
 }
 int MXDataIterGetPadNum(DataIterHandle handle, int* pad) {
   return guard([&] { *pad = iterator_of(handle).pad(); });

@@ -1,10 +1,11 @@
-// LibSVMIter: lines of a label and of the elements that are not zero. Its batches are dense arrays.
+// LibSVMIter: lines of a label and of the elements that are not zero. Its batches are csr arrays.
 #include <fmt/format.h>
 
 #include <charconv>
 #include <fstream>
 
 #include "kaon/engine/error.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 #include "kaon/mxnet/records/data_iterator.h"
 
 namespace kaon::mxnet {
@@ -22,12 +23,6 @@ struct SparseRows {
   int64_t width = 0;
 
   int64_t count() const { return int64_t(first.size()); }
-  HostTensor dense(int64_t row, const Shape& shape) const {
-    HostTensor t(shape, DType::float32);
-    for (size_t i = begins[size_t(row)]; i < begins[size_t(row) + 1]; ++i)
-      t.mutable_as<float>()[columns[i]] = values[i];
-    return t;
-  }
 };
 
 SparseRows read_lines(const std::string& file, int64_t width) {
@@ -74,6 +69,27 @@ SparseRows read_lines(const std::string& file, int64_t width) {
   return rows;
 }
 
+// The lines of those numbers, one below the other.
+std::unique_ptr<ArrayObject> as_csr(const SparseRows& rows, const NDArray& numbers) {
+  std::vector<int64_t> indptr{0}, columns;
+  std::vector<float> values;
+  for (const int64_t row : numbers.asvector<int64_t>(no_site)) {
+    for (size_t i = rows.begins[size_t(row)]; i < rows.begins[size_t(row) + 1]; ++i) {
+      columns.push_back(rows.columns[i]);
+      values.push_back(rows.values[i]);
+    }
+    indptr.push_back(int64_t(columns.size()));
+  }
+  const auto array = [](const auto& list, DType dtype) {
+    return NDArray::from(list.data(), list.size(), Shape(int64_t(list.size())), dtype, cpu(0));
+  };
+  auto csr =
+      nothing_stored(ops::StorageType::csr, Shape(int64_t(indptr.size()) - 1, rows.width), DType::float32, cpu(0));
+  csr->data = array(values, DType::float32);
+  csr->aux = {array(indptr, DType::int64), array(columns, DType::int64)};
+  return std::make_unique<ArrayObject>(std::move(csr), Context());
+}
+
 }  // namespace
 
 std::unique_ptr<DataIterator> make_libsvm_iterator(const IteratorAttributes& attributes) {
@@ -99,10 +115,15 @@ std::unique_ptr<DataIterator> make_libsvm_iterator(const IteratorAttributes& att
   const Part part = part_of(attributes, data->count());
   Dataset rows(part.end - part.begin, [=](int64_t i) {
     const int64_t row = part.begin + i;
-    return Sample(data->dense(row, data_shape),
-                  labels ? labels->dense(row, label_shape) : HostTensor(data->first[size_t(row)]), HostTensor(row));
+    return Sample(HostTensor(row), labels ? HostTensor(row) : HostTensor(data->first[size_t(row)]), HostTensor(row));
   });
-  return std::make_unique<DataIterator>(std::move(rows), batch_options(attributes));
+  auto iterator = std::make_unique<DataIterator>(std::move(rows), batch_options(attributes));
+  const auto show = [](const std::shared_ptr<const SparseRows>& lines) -> DataIterator::Show {
+    if (!lines) return {};
+    return [lines](const NDArray& numbers) { return as_csr(*lines, numbers); };
+  };
+  iterator->show(show(data), show(labels));
+  return iterator;
 }
 
 }  // namespace kaon::mxnet
