@@ -2,16 +2,25 @@
 
 #include <unordered_set>
 
+#include "kaon/ops/custom/custom_family.h"
+
 namespace kaon::graph {
 
 namespace {
+bool updates(const SymbolNode& node, size_t input) {
+  const size_t n = node.inputs.size();
+  if (node.op != &op::Custom::def) return ops::is_mutated(node.op->traits, int(input), int(n));
+  const auto& custom = *static_cast<const op::Custom*>(node.attrs.get());
+  return input + size_t(ops::custom_signature(custom).updated) >= n;
+}
+
 std::unordered_set<const SymbolNode*> auxiliary_variables(const std::vector<SymbolNode*>& order) {
   std::unordered_set<const SymbolNode*> aux;
   for (SymbolNode* n : order) {
     if (!n->op) continue;
     for (size_t i = 0; i < n->inputs.size(); ++i) {
       SymbolNode* v = n->inputs[i].node.get();
-      if (v->is_variable() && ops::is_mutated(n->op->traits, int(i), int(n->inputs.size()))) aux.insert(v);
+      if (v->is_variable() && updates(*n, i)) aux.insert(v);
     }
   }
   return aux;

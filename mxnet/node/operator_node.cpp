@@ -8,6 +8,7 @@
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/mxnet/attributes/attributes.h"
 #include "kaon/ops/custom/custom_family.h"
+#include "kaon/ops/custom/custom_family.h"
 
 namespace kaon::mxnet {
 
@@ -62,11 +63,17 @@ bool has_true(const SymbolNode& node, const std::string& key) {
 
 }  // namespace
 
+const CustomSignature* custom_signature_of(const SymbolNode& node) {
+  if (node.op_name != "Custom" || !node.attrs) return nullptr;
+  return &ops::custom_signature(*static_cast<const op::Custom*>(node.attrs.get()));
+}
+
 const OperatorInfo* info_of(const SymbolNode& node) {
   return is_operator(node) ? find_operator(node.op_name) : nullptr;
 }
 
 std::vector<std::string> input_names(const SymbolNode& node, int count) {
+  if (const CustomSignature* custom = custom_signature_of(node)) return custom->inputs;
   std::vector<std::string> names;
   const OperatorInfo* info = info_of(node);
   if (const CustomSignature* custom = custom_of(node)) return custom->inputs;
@@ -115,6 +122,7 @@ int counted_outputs(const SymbolNode& node) {
 std::string output_name(const SymbolNode& node, int output) {
   if (!is_operator(node)) return node.name;
   std::string name(own_name(node, output));
+  if (const CustomSignature* custom = custom_signature_of(node)) name = custom->outputs[size_t(output)];
   if (const CustomSignature* custom = custom_of(node)) name = custom->outputs.at(size_t(output));
   if (name.empty()) {
     const bool numbered = visible_outputs(node) != 1 || std::find(std::begin(numbered_alone), std::end(numbered_alone),

@@ -7,6 +7,10 @@
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/mxnet/table/operator_table.h"
 
+namespace kaon {
+struct CustomSignature;
+}
+
 namespace kaon::mxnet {
 
 using graph::SymbolNode;
@@ -15,6 +19,9 @@ using NodePtr = engine::IntrusivePtr<SymbolNode>;
 // A node is an operator, then, from its creation on, though `op` is null until it has been composed: Kaon's functions
 // take what has not for a variable.
 inline bool is_operator(const SymbolNode& node) { return node.op_name != "null"; }
+
+// What a program says of an operator of its own; nullptr for other nodes.
+const CustomSignature* custom_signature_of(const SymbolNode& node);
 
 // nullptr for a variable.
 const OperatorInfo* info_of(const SymbolNode& node);

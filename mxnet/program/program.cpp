@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
+#include "kaon/graph/inference/infer.h"
+#include "kaon/graph/inference/shape_rules.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/node/copy_graph.h"
 
@@ -12,28 +12,6 @@ namespace kaon::mxnet {
 namespace {
 
 constexpr size_t most_entries = 16;  // as many shapes as a bucketing module may go through
-
-// The shape of an array that an operator makes from nothing, where it is not known whole.
-std::optional<Shape> open_shape(const SymbolNode& node) {
-  if (!node.op || !node.inputs.empty()) return std::nullopt;
-  std::optional<Shape> open;
-  node.op->write(node.attrs.get(), [&](std::string_view key, const std::string& text, bool) {
-    Shape shape;
-    if (key != "shape" || !ops::from_text(text, shape)) return;
-    for (const int64_t d : shape) {
-      if (d <= 0) open = shape;
-    }
-  });
-  return open;
-}
-
-void set_shape(SymbolNode& node, const Shape& shape) {
-  ops::Attributes attrs(*node.op, node.attrs.get());
-  std::string text = "(";
-  for (const int64_t d : shape) text += fmt::format("{},", d);
-  node.op->read(attrs.edit(), "shape", text + ")");
-  node.attrs = std::move(attrs);
-}
 
 void check_composed(const Symbol& symbol) {
   for (const SymbolNode* n : graph::topological_order(symbol.entries())) {
@@ -52,11 +30,14 @@ std::vector<TensorMeta> metas_of(std::span<const NDArray* const> arrays) {
 Program::Program(const Symbol& symbol, HybridizeOptions options, std::string name)
     : options_(options), name_(std::move(name)) {
   if (!symbol.defined()) throw ValueError(fmt::format("[{}] the symbol has no outputs", name_));
+  options_.check();
   check_composed(symbol);
   symbol_ = copy_graph(symbol);
   names_ = symbol_.list_inputs();
   if (has_numpy_shape()) return;
-  for (const SymbolNode* n : graph::topological_order(symbol_.entries())) is_open_ = is_open_ || open_shape(*n);
+  for (const SymbolNode* n : graph::topological_order(symbol_.entries())) {
+    is_open_ = is_open_ || graph::open_shape(*n, true);
+  }
 }
 
 std::shared_ptr<graph::CachedGraph> Program::make_graph(const Symbol& symbol) const {
@@ -65,25 +46,9 @@ std::shared_ptr<graph::CachedGraph> Program::make_graph(const Symbol& symbol) co
 
 Symbol Program::symbol_for(std::span<const TensorMeta> inputs) const {
   if (!is_open_) return symbol_;
-  std::vector<SymbolEntry> open;
-  for (SymbolNode* n : graph::topological_order(symbol_.entries())) {
-    if (open_shape(*n)) open.push_back({NodePtr(n), 0});
-  }
   Shapes known;
   for (size_t i = 0; i < names_.size(); ++i) known[names_[i]] = inputs[i].shape;
-  std::vector<SymbolEntry> all = symbol_.entries();
-  all.insert(all.end(), open.begin(), open.end());
-  const std::vector<Shape> shapes = Symbol(all).infer_shape_partial(known).outputs;
-  std::unordered_map<const SymbolNode*, Shape> found;
-  for (size_t i = 0; i < open.size(); ++i) {
-    const Shape& shape = shapes[symbol_.entries().size() + i];
-    if (shape.is_known()) found[open[i].node.get()] = shape;
-  }
-  return copy_graph(
-      symbol_, [](const SymbolEntry&) -> const SymbolEntry* { return nullptr; },
-      [&](const SymbolNode& node, SymbolNode& copy) {
-        if (const auto it = found.find(&node); it != found.end()) set_shape(copy, it->second);
-      });
+  return graph::with_closed_shapes(symbol_, known);
 }
 
 std::shared_ptr<graph::CachedGraph> Program::graph_for(std::span<const TensorMeta> inputs) {

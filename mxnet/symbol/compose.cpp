@@ -11,6 +11,7 @@
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
+#include "kaon/ops/custom/custom_family.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -53,6 +54,7 @@ SymbolEntry missing_input(const SymbolNode& node, const std::string& name) {
 
 // The number of inputs; -1: as many as are given.
 int expected_inputs(const SymbolNode& node, const OperatorInfo& info) {
+  if (const CustomSignature* custom = custom_signature_of(node)) return int(custom->inputs.size());
   const int by_operator = def_of(info).num_inputs(node.attrs.get());
   if (by_operator >= 0 || info.num_args_key.empty()) return by_operator;
   const auto it = node.text_attrs.find(info.num_args_key);
