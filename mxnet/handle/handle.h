@@ -13,14 +13,24 @@
 
 namespace kaon::mxnet {
 
-// Counts the objects of a kind that exist: a program that frees its handles comes back to the count it began with.
+// Counts the objects of a kind that exist, and those of all kinds: a program that frees its handles comes back to the
+// count it began with.
+namespace detail {
+inline std::atomic<int64_t> all_live{0};
+}
 template <class T>
 class Counted {
  public:
-  Counted() { live_.fetch_add(1, std::memory_order_relaxed); }
+  Counted() {
+    live_.fetch_add(1, std::memory_order_relaxed);
+    detail::all_live.fetch_add(1, std::memory_order_relaxed);
+  }
   Counted(const Counted&) : Counted() {}
   Counted& operator=(const Counted&) = default;
-  ~Counted() { live_.fetch_sub(1, std::memory_order_relaxed); }
+  ~Counted() {
+    live_.fetch_sub(1, std::memory_order_relaxed);
+    detail::all_live.fetch_sub(1, std::memory_order_relaxed);
+  }
   static int64_t live() { return live_.load(std::memory_order_relaxed); }
 
  private:

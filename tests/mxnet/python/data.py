@@ -1,4 +1,5 @@
 """Files of records and the iterators by name: batches, padding, parts, order, labels, errors."""
+import gc
 import os
 import struct
 import tempfile
@@ -124,9 +125,9 @@ def images():
     raises(mx.MXNetError, lambda: mx.io.ImageRecordIter(label_width=2, **common).next(), 'label_width')
 
 
-records()
-tables()
-digits()
-images()
-assert live('iterator') == 0 and live('record') == 0, 'handles are left'
+for check in records, tables, digits, images:
+    before = live('all')
+    check()
+    gc.collect()
+    assert live('all') == before, '%s leaves handles' % check.__name__
 end('data')

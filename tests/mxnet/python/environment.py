@@ -7,7 +7,7 @@ import mxnet as mx
 
 
 def live(kind):
-    """How many handles of a kind exist: array, symbol, cached_op, executor, store, record, iterator, profile."""
+    """How many handles exist, of arrays ('array') or of all kinds ('all')."""
     count = ctypes.c_int64()
     mx.base.check_call(mx.base._LIB.KaonLiveHandles(kind.encode(), ctypes.byref(count)))
     return count.value

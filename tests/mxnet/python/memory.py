@@ -23,7 +23,7 @@ def iterate(count):
     nd.waitall()
 
 
-kinds = 'array', 'symbol', 'cached_op', 'executor', 'store'
+kinds = 'array', 'all'
 for hybrid in False, True:
     net.hybridize(hybrid, static_alloc=hybrid, static_shape=hybrid)
     iterate(iterations // 10)
