@@ -2,7 +2,7 @@
 
 #include <unordered_set>
 
-#include "kaon/ops/custom/custom_family.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
 
 namespace kaon::graph {
 

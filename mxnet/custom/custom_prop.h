@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kaon/mxnet/custom/callback_list.h"
-#include "kaon/ops/custom/custom_family.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon::mxnet {

@@ -7,8 +7,8 @@
 
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/mxnet/attributes/attributes.h"
-#include "kaon/ops/custom/custom_family.h"
-#include "kaon/ops/custom/custom_family.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
 
 namespace kaon::mxnet {
 

@@ -11,7 +11,7 @@
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
-#include "kaon/ops/custom/custom_family.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/ops/custom/custom_family.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 
