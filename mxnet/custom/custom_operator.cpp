@@ -10,6 +10,7 @@
 #include "kaon/mxnet/custom/custom_prop.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/handle.h"
+#include "kaon/ops/array/array_node.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -51,6 +52,14 @@ std::vector<NDArray> detached(std::span<const NDArray> arrays) {
   std::vector<NDArray> list;
   for (const NDArray& a : arrays) list.push_back(a.detach());
   return list;
+}
+
+// Whether the arrays stand for values of a graph: they have no memory then.
+bool is_traced(const ComposeContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (!c.input(i).node().buffer) return true;
+  }
+  return c.num_inputs() == 0 && engine::thread_context().tracing;
 }
 
 // A call on arrays: the program's functions run here, and push.
@@ -124,7 +133,7 @@ int MXCustomOpRegister(const char* op_type, CustomOpPropCreator creator) {
          .compose =
              [props](const CustomAttributes& attributes, ComposeContext& c) {
                const PropPtr prop = props->of(attributes);
-               engine::thread_context().tracing ? trace(prop, c) : call(prop, c);
+               is_traced(c) ? trace(prop, c) : call(prop, c);
              },
          .infer = [props](const CustomAttributes& attributes, InferContext& c) { props->of(attributes)->infer(c); }});
   });

@@ -54,7 +54,7 @@ def tables():
     assert csv.next().data[0].asnumpy().tolist()[1] == [10, 11, 12, 13] and csv.next().data[0].dtype == np.int64
     raises(mx.MXNetError, lambda: mx.io.CSVIter(data_csv='d.csv', data_shape=(3,), batch_size=5), 'line 1', '(3,)')
     raises(mx.MXNetError, lambda: mx.io.CSVIter(data_csv='d.csv', data_shape=(4,)), 'batch_size')
-    raises(mx.MXNetError, lambda: mx.io.CSVIter(data_csv='d.csv', data_shape=(4,), batch_size=11), 'batch_size')
+    raises(mx.MXNetError, lambda: mx.io.CSVIter(data_csv='d.csv', data_shape=(4,), batch_size=21), 'batch_size')
 
     with open('s.txt', 'w') as file:
         file.write('1.0 0:0.5 2:1.2\n-2.0\n-3.0 0:0.6 1:2.4 2:1.2\n4 2:-1.2\n')

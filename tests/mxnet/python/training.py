@@ -37,7 +37,7 @@ def train_with_gluon(workers, hybrid):
     loader = gluon.data.DataLoader(gluon.data.ArrayDataset(*digits(960, 0)), batch_size=32, shuffle=True,
                                    num_workers=workers)
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
-    trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.1, 'momentum': 0.9, 'wd': 1e-4})
+    trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.03, 'momentum': 0.9, 'wd': 1e-4})
     losses = []
     for _ in range(3):
         total = 0
