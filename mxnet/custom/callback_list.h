@@ -26,9 +26,10 @@ class CallbackList {
   }
 
   bool has(size_t i) const { return i < functions_.size() && functions_[i].first; }
-  // Calls function i, which has the type F, with its context as the last argument. 0: it has failed.
+  // Calls function i, which has the type F, with its context as the last argument. 0: it has failed, or is not there.
   template <class F, class... Args>
   int call(size_t i, Args... args) const {
+    if (!has(i)) return 0;
     return reinterpret_cast<F>(reinterpret_cast<void (*)(void)>(functions_[i].first))(args..., functions_[i].second);
   }
 

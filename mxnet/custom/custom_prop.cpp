@@ -69,7 +69,8 @@ CustomProp::CustomProp(const std::string& op_type, CustomOpPropCreator creator, 
           values.push_back(value.c_str());
         }
         MXCallbackList list{};
-        if (!creator(op_type.c_str(), int(keys.size()), keys.data(), values.data(), &list)) {
+        // a Python function that raises gives any number, and no functions
+        if (!creator(op_type.c_str(), int(keys.size()), keys.data(), values.data(), &list) || !list.callbacks) {
           throw Error(fmt::format("[Custom] the program cannot make '{}' with these attributes", op_type));
         }
         return CallbackList(list, remove);
@@ -137,7 +138,8 @@ std::shared_ptr<const CustomInstance> CustomProp::instance(Device device, std::s
   for (std::vector<unsigned>& d : dims) shapes.push_back(d.data());
   MXCallbackList list{};
   if (!callbacks_.call<CreateFunction>(create, device.str().c_str(), int(inputs.size()), shapes.data(), ndims.data(),
-                                       types.data(), &list)) {
+                                       types.data(), &list) ||
+      !list.callbacks) {
     fail("create_operator");
   }
   return std::make_shared<const CustomInstance>(op_type_, list);
