@@ -29,11 +29,16 @@ namespace {
 std::atomic<uint64_t> g_sequence{0};
 uint64_t next_in_sequence() { return g_sequence.fetch_add(1, std::memory_order_relaxed) + 1; }
 
+std::atomic<bool> g_records_integers{false};
+bool has_gradient(DType dtype) { return is_floating(dtype) || g_records_integers.load(std::memory_order_relaxed); }
+
 }  // namespace
+
+void record_integers(bool yes) { g_records_integers.store(yes, std::memory_order_relaxed); }
 
 NDArray recorded_output(const NDArray& output, size_t i, TapeNode* node) {
   NDArray recorded = output.detach();
-  if (is_floating(recorded.dtype())) {
+  if (has_gradient(recorded.dtype())) {
     IntrusivePtr<History> h(new History);
     h->node = IntrusivePtr<TapeNode>(node);
     h->output = uint32_t(i);
@@ -197,7 +202,7 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
   }
   node->heads.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!is_floating(outputs[i].dtype())) continue;
+    if (!has_gradient(outputs[i].dtype())) continue;
     IntrusivePtr<History> h(new History);
     h->node = i + 1 == outputs.size() ? std::move(node) : node;
     h->output = uint32_t(i);
@@ -460,57 +465,3 @@ namespace kaon::graph {
 bool GradFunction::passes_on(size_t i) const { return node->inputs[i] && node->inputs[i]->node; }
 
 }  // namespace kaon::graph
-
-namespace kaon {
-
-using namespace graph;
-
-// --- the members of NDArray that deal with gradients
-
-void NDArray::attach_grad(GradReq req) {
-  if (!is_floating(dtype())) {
-    throw TypeError(fmt::format("[attach_grad] gradients need a floating dtype, got {}", name_of(dtype())));
-  }
-  if (req == GradReq::null) {
-    node().annotation = nullptr;
-    return;
-  }
-  autograd::ModeScope mode(false, false);
-  attach_grad(req, nd.zeros_like(*this));
-}
-
-void NDArray::attach_grad(GradReq req, const NDArray& gradient) {
-  if (req == GradReq::null) {
-    node().annotation = nullptr;
-    return;
-  }
-  if (!gradient.defined()) throw ValueError("[attach_grad] the gradient is undefined");
-  if (gradient.shape() != shape()) {
-    throw ShapeError(
-        fmt::format("[attach_grad] the gradient has shape {}, the array {}", gradient.shape().str(), shape().str()));
-  }
-  if (gradient.dtype() != dtype()) {
-    throw TypeError(fmt::format("[attach_grad] the gradient has dtype {}, the array {}", name_of(gradient.dtype()),
-                                name_of(dtype())));
-  }
-  if (gradient.device() != device()) {
-    throw DeviceError(
-        fmt::format("[attach_grad] the gradient is on {}, the array on {}", gradient.device().str(), device().str()));
-  }
-  IntrusivePtr<autograd::History> h(new autograd::History);
-  h->req = req;
-  h->grad = gradient;
-  node().annotation = h;
-}
-
-NDArray NDArray::grad() const {
-  autograd::History* h = autograd::history_of(*this);
-  return h ? h->grad : NDArray();
-}
-
-void NDArray::backward(std::source_location site) const { autograd::backward(std::span(this, 1), {}, false, site); }
-void NDArray::backward(const NDArray& head, bool retain_graph, std::source_location site) const {
-  autograd::backward(std::span(this, 1), std::span(&head, 1), retain_graph, site);
-}
-
-}  // namespace kaon

@@ -43,7 +43,8 @@ class ProgramGradFunction final : public GradFunction {
       call.gradients[i] = std::move(gradients[i]);
     }
   }
-  void release() override { inputs_.clear(), outputs_.clear(); }
+  // What backward captures may hold an output, and so this call.
+  void release() override { inputs_.clear(), outputs_.clear(), backward_.reset(); }
 
  private:
   const NDArray& unchanged(const char* kind, size_t i, const SavedArray& saved) const {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <ostream>
-#include <unordered_set>
 
 #include "kaon/graph/ir/symbol_node.h"
+#include "kaon/graph/ir/variables.h"
 #include "kaon/ops/elementwise/kernels/arithmetic.h"
 #include "kaon/ops/promotion/promoted_call.h"
 
@@ -200,30 +200,6 @@ Symbol& Symbol::slice_assign(const Shape& begin, const Shape& end, const Arg<Sym
 // --- inspection
 
 namespace {
-std::unordered_set<const SymbolNode*> auxiliary_variables(const std::vector<SymbolNode*>& order) {
-  std::unordered_set<const SymbolNode*> aux;
-  for (SymbolNode* n : order) {
-    if (!n->op) continue;
-    for (size_t i = 0; i < n->inputs.size(); ++i) {
-      SymbolNode* v = n->inputs[i].node.get();
-      if (v->is_variable() && is_mutated(n->op->traits, int(i), int(n->inputs.size()))) aux.insert(v);
-    }
-  }
-  return aux;
-}
-
-enum class VariableKind { argument, auxiliary, any };
-std::vector<SymbolNode*> variables(const std::vector<SymbolEntry>& heads, VariableKind kind) {
-  auto order = topological_order(heads);
-  auto aux = auxiliary_variables(order);
-  std::vector<SymbolNode*> result;
-  for (SymbolNode* n : order) {
-    if (!n->is_variable() || n->constant.defined()) continue;
-    if (kind == VariableKind::any || (kind == VariableKind::auxiliary) == bool(aux.count(n))) result.push_back(n);
-  }
-  return result;
-}
-
 std::vector<std::string> names_of(const std::vector<SymbolNode*>& nodes) {
   std::vector<std::string> names;
   for (SymbolNode* n : nodes) names.push_back(n->name);
@@ -251,38 +227,6 @@ Symbol Symbol::get_internals() const {
     for (int i = 0; i < n->visible_outputs(); ++i) all.push_back({IntrusivePtr<SymbolNode>(n), uint32_t(i)});
   }
   return Symbol(std::move(all));
-}
-
-Symbol::InferredShapes Symbol::infer_shape(const Shapes& known) const {
-  auto order = topological_order(entries_);
-  std::unordered_map<const SymbolNode*, std::vector<TensorMeta>> metas;  // the nodes stay as they are
-  for (SymbolNode* n : order) metas[n] = n->outputs;
-  for (const auto& [name, shape] : known) {
-    auto it =
-        std::find_if(order.begin(), order.end(), [&](SymbolNode* n) { return n->is_variable() && n->name == name; });
-    if (it == order.end()) throw ValueError(fmt::format("[infer_shape] there is no variable '{}'", name));
-    metas[*it][0].shape = shape;
-  }
-  auto shape_of = [&](const SymbolEntry& e) -> const Shape& { return metas[e.node.get()][e.output].shape; };
-  for (SymbolNode* n : order) {
-    try {
-      if (!n->op || infer_node(*n, [&](SymbolNode& x) -> std::vector<TensorMeta>& { return metas[&x]; })) continue;
-    } catch (const Error& e) {
-      std::rethrow_exception(e.with_context(fmt::format("; in node {}", n->name)));
-    }
-    for (const SymbolEntry& e : n->inputs) {
-      if (shape_of(e).is_known()) continue;
-      throw ShapeError(
-          fmt::format("[infer_shape] the shape of '{}', an input of {} ({}), does not follow from the given shapes",
-                      e.node->name, n->name, n->op->name()));
-    }
-  }
-  InferredShapes result;
-  for (SymbolNode* v : variables(entries_, VariableKind::argument)) result.arguments.push_back(metas[v][0].shape);
-  for (SymbolNode* v : variables(entries_, VariableKind::auxiliary))
-    result.auxiliary_states.push_back(metas[v][0].shape);
-  for (const SymbolEntry& e : entries_) result.outputs.push_back(shape_of(e));
-  return result;
 }
 
 std::string to_string(const Symbol& symbol) {

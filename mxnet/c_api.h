@@ -98,6 +98,8 @@ KAON_MXNET_API int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator, cons
                                                uint32_t* num_args, const char*** arg_names,
                                                const char*** arg_type_infos, const char*** arg_descriptions,
                                                const char** key_var_num_args, const char** return_type);
+// Kaon's own, for tests: how many handles exist, of arrays ("array") or of all kinds ("all").
+KAON_MXNET_API int KaonLiveHandles(const char* kind, int64_t* out);
 KAON_MXNET_API int NNGetOpHandle(const char* op_name, OpHandle* op_out);
 
 // --- Arrays

@@ -38,9 +38,7 @@ HostTensor read_bytes(const Kind& kind, const fs::path& file, int ndim) {
   return t;
 }
 
-ArrayDataset load(const Kind& kind, const fs::path& root, bool train) {
-  const fs::path image_file = find(kind, root, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
-  const fs::path label_file = find(kind, root, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
+ArrayDataset load(const Kind& kind, const fs::path& image_file, const fs::path& label_file) {
   HostTensor images = read_bytes(kind, image_file, 3);
   const HostTensor labels = read_bytes(kind, label_file, 1);
   const int64_t count = labels.size();
@@ -60,11 +58,18 @@ ArrayDataset load(const Kind& kind, const fs::path& root, bool train) {
   return ArrayDataset(std::move(images).reshape(with_channel), HostTensor(Shape(count), digits));
 }
 
+ArrayDataset load_from(const Kind& kind, const fs::path& root, bool train) {
+  const fs::path image_file = find(kind, root, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
+  return load(kind, image_file, find(kind, root, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte"));
+}
+
+constexpr Kind mnist{"MNIST", "http://yann.lecun.com/exdb/mnist"};
+constexpr Kind fashion{"FashionMNIST", "https://github.com/zalandoresearch/fashion-mnist"};
+
 }  // namespace
 
-MNIST::MNIST(const fs::path& root, bool train)
-    : Dataset(load({"MNIST", "http://yann.lecun.com/exdb/mnist"}, root, train)) {}
-FashionMNIST::FashionMNIST(const fs::path& root, bool train)
-    : Dataset(load({"FashionMNIST", "https://github.com/zalandoresearch/fashion-mnist"}, root, train)) {}
+MNIST::MNIST(const fs::path& root, bool train) : Dataset(load_from(mnist, root, train)) {}
+Dataset MNIST::of_files(const fs::path& images, const fs::path& labels) { return load(mnist, images, labels); }
+FashionMNIST::FashionMNIST(const fs::path& root, bool train) : Dataset(load_from(fashion, root, train)) {}
 
 }  // namespace kaon::gluon::data::vision

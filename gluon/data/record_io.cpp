@@ -111,6 +111,8 @@ uint64_t MXRecordIO::tell() const {
   return state_->at;
 }
 
+void MXRecordIO::seek_to(uint64_t at) { open_for(false, "seek_to").at = at; }
+
 void MXRecordIO::reset() {
   if (!state_) throw StateError("[recordio] reset: the file is closed");
   state_->close();

@@ -30,6 +30,7 @@ class MXRecordIO {
   void write(std::string_view record);  // ValueError for 2^29 bytes and more
   std::optional<std::string> read();    // the next record; nothing at the end
   uint64_t tell() const;                // where the next record begins
+  void seek_to(uint64_t at);            // read() goes on from the record that begins there
   void reset();                         // to the first record; a file that is written is emptied
   void close();                         // what was written is in the file; further calls throw StateError
   bool is_open() const;

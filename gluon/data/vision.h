@@ -20,6 +20,8 @@ namespace gluon::data::vision {
 class MNIST : public Dataset {
  public:
   explicit MNIST(const std::filesystem::path& root, bool train = true);
+  // The same of files with other names.
+  static Dataset of_files(const std::filesystem::path& images, const std::filesystem::path& labels);
 };
 // Files of the same names and form: https://github.com/zalandoresearch/fashion-mnist.
 class FashionMNIST : public Dataset {

@@ -135,6 +135,11 @@ void KVStore::pull(const KVKey& key, std::span<const NDArray> out) const {
   for (NDArray array : out) array.assign(value.array);
 }
 
+NDArray KVStore::value(const KVKey& key) const {
+  const auto found = state_->values.find(key.str());
+  return found == state_->values.end() ? NDArray() : found->second.array;
+}
+
 void KVStore::pushpull(const KVKey& key, std::span<const NDArray> values, std::span<const NDArray> out) const {
   if (state_->optimizer || state_->updater || state_->values.contains(key.str())) {
     push(key, values);

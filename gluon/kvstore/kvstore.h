@@ -59,6 +59,7 @@ class KVStore {
   // ShapeError and TypeError.
   void pull(const KVKey& key, std::span<const NDArray> out) const;
   void pull(const KVKey& key, const NDArray& out) const { pull(key, std::span(&out, 1)); }
+  NDArray value(const KVKey& key) const;  // itself, which pushes change; undefined where the key has none
   // push, then pull. Without optimizer and updater the key needs no value: the sum goes to `out` alone.
   void pushpull(const KVKey& key, std::span<const NDArray> values, std::span<const NDArray> out) const;
   // init, then pull.

@@ -18,14 +18,12 @@ struct WrittenControlFlow {
   std::vector<size_t> order;  // which of the node's inputs the file lists
   std::vector<Subgraph> subgraphs;
 };
-// `subgraphs`: of the file that it was loaded from; empty: they are made from the program. Throws ValueError naming the
-// node if MXNet's format cannot hold it.
-WrittenControlFlow write_control_flow(const SymbolNode& node, std::vector<Subgraph> subgraphs);
+// Throws ValueError naming the node if MXNet's format cannot hold it.
+WrittenControlFlow write_control_flow(const SymbolNode& node);
 
 // Nodes with inputs before their users, each node's inputs in the order of the file.
 // `loops`: filled for the nodes of control flow among them.
 using WrittenLoops = std::unordered_map<const SymbolNode*, WrittenControlFlow>;
-std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, const SymbolFileInfo* info,
-                                       WrittenLoops& loops);
+std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, WrittenLoops& loops);
 
 }  // namespace kaon::graph

@@ -48,7 +48,7 @@ Subgraph symbol_of(const Graph& g, std::span<const ValueId> results) {
   std::unordered_map<const SymbolNode*, size_t> value;
   for (size_t i = 0; i < g.inputs.size(); ++i) value[made[g.inputs[i]].get()] = i;
   WrittenLoops inner;
-  for (const SymbolNode* n : written_order(sub.heads, nullptr, inner)) {
+  for (const SymbolNode* n : written_order(sub.heads, inner)) {
     if (n->is_variable()) sub.values.push_back(value.at(n));
   }
   return sub;
@@ -70,10 +70,10 @@ size_t place_of(const std::vector<size_t>& list, size_t value) {
 
 }  // namespace
 
-WrittenControlFlow write_control_flow(const SymbolNode& node, std::vector<Subgraph> subgraphs) {
+WrittenControlFlow write_control_flow(const SymbolNode& node) {
   const ControlFlow& program = program_of(*node.op, node.attrs.get());
   WrittenControlFlow out;
-  out.subgraphs = subgraphs.empty() ? subgraphs_of(program) : std::move(subgraphs);
+  out.subgraphs = node.subgraphs ? *node.subgraphs : subgraphs_of(program);
   const auto& subs = out.subgraphs;
   // The sources of those variables of the body that are values [from, from + count) of the node.
   auto variables = [&](const Subgraph& body, int from, int count) {
@@ -120,8 +120,7 @@ WrittenControlFlow write_control_flow(const SymbolNode& node, std::vector<Subgra
   return out;
 }
 
-std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, const SymbolFileInfo* info,
-                                       WrittenLoops& loops) {
+std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, WrittenLoops& loops) {
   std::vector<SymbolNode*> order;
   std::unordered_set<SymbolNode*> seen;
   struct Open {
@@ -135,11 +134,7 @@ std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, co
     const WrittenControlFlow* loop = nullptr;
     const bool is_loop = n->op && is_control_flow(*n->op);
     if (is_loop || (n->op && is_fused_layer(*n->op))) {
-      auto subgraphs = info ? info->nodes.at(n).subgraphs : std::vector<Subgraph>();
-      loop = &loops
-                  .emplace(n, is_loop ? write_control_flow(*n, std::move(subgraphs))
-                                      : write_fused_layer(*n, std::move(subgraphs)))
-                  .first->second;
+      loop = &loops.emplace(n, is_loop ? write_control_flow(*n) : write_fused_layer(*n)).first->second;
     }
     stack.push_back({n, loop});
   };

@@ -12,7 +12,7 @@ bool is_fused_layer(const OpDef& def);
 // is no layer that Kaon knows.
 void read_fused_layer(SymbolFile& file, size_t index);
 
-// Such a node as MXNet writes it. `subgraphs`: of the file that it was loaded from; empty: one is made.
-WrittenControlFlow write_fused_layer(const SymbolNode& node, std::vector<Subgraph> subgraphs);
+// Such a node as MXNet writes it.
+WrittenControlFlow write_fused_layer(const SymbolNode& node);
 
 }  // namespace kaon::graph

@@ -100,10 +100,10 @@ Subgraph make_dense(const SymbolNode& node, Texts& texts) {
 
 }  // namespace
 
-WrittenControlFlow write_fused_layer(const SymbolNode& node, std::vector<Subgraph> subgraphs) {
+WrittenControlFlow write_fused_layer(const SymbolNode& node) {
   WrittenControlFlow out;
   for (size_t i = 0; i < node.inputs.size(); ++i) out.order.push_back(i);
-  out.subgraphs = std::move(subgraphs);
+  if (node.subgraphs) out.subgraphs = *node.subgraphs;
   if (!out.subgraphs.empty()) return out;  // the node's attributes are the file's too
   const bool is_conv = node.op == &op::SgConv::def;
   out.subgraphs.push_back(is_conv ? make_conv(node, out.attrs) : make_dense(node, out.attrs));

@@ -29,7 +29,6 @@ struct SymbolFileInfo {
   struct Node {
     uint32_t outputs = 1;            // as the writing build counted them (some count the workspace of max pooling)
     std::vector<uint32_t> versions;  // per input: how often the variable had been updated
-    std::vector<Subgraph> subgraphs;
   };
   std::string attrs_key = "attrs";                         // "attr" before 1.2
   std::vector<std::pair<std::string, std::string>> attrs;  // of the graph: name and JSON text

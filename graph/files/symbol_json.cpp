@@ -40,8 +40,30 @@ TensorMeta variable_meta(const SymbolFile& file, size_t index) {
   return meta;
 }
 
-std::vector<IntrusivePtr<SymbolNode>> make_nodes(SymbolFile& file) {
-  std::vector<IntrusivePtr<SymbolNode>> made(file.nodes.size());
+using Nodes = std::vector<IntrusivePtr<SymbolNode>>;
+
+std::vector<SymbolEntry> make_heads(const SymbolFile& file, const Nodes& made) {
+  std::vector<SymbolEntry> heads;
+  for (const FileEntry& e : file.heads) heads.push_back({made[e.node], e.output});
+  return heads;
+}
+
+std::shared_ptr<const SymbolFileInfo> make_info(SymbolFile& file, const Nodes& made) {
+  auto info = std::make_shared<SymbolFileInfo>();
+  info->attrs_key = file.attrs_key;
+  info->attrs = std::move(file.attrs);
+  for (const FileEntry& e : file.heads) info->head_versions.push_back(e.version);
+  for (size_t i = 0; i < made.size(); ++i) {
+    const FileNode& from = file.nodes[i];
+    auto& out = info->nodes[made[i].get()];
+    out.outputs = from.outputs ? from.outputs : uint32_t(made[i]->outputs.size());
+    for (const FileEntry& e : from.inputs) out.versions.push_back(e.version);
+  }
+  return info;
+}
+
+Nodes make_nodes(SymbolFile& file) {
+  Nodes made(file.nodes.size());
   for (uint32_t i : file_order(file)) {
     FileNode& from = file.nodes[i];
     IntrusivePtr<SymbolNode> node(new SymbolNode);
@@ -56,33 +78,17 @@ std::vector<IntrusivePtr<SymbolNode>> make_nodes(SymbolFile& file) {
     }
     node->text_attrs = std::move(from.text_attrs);
     for (const FileEntry& e : from.inputs) node->inputs.push_back({made[e.node], e.output});
+    if (!from.subgraphs.empty()) {
+      std::vector<Subgraph> subgraphs;
+      for (SymbolFile& sub : from.subgraphs) {
+        const Nodes inner = make_nodes(sub);
+        subgraphs.push_back({make_heads(sub, inner), sub.values, make_info(sub, inner)});
+      }
+      node->subgraphs = std::make_shared<const std::vector<Subgraph>>(std::move(subgraphs));
+    }
     made[i] = std::move(node);
   }
   return made;
-}
-
-std::vector<SymbolEntry> make_heads(const SymbolFile& file, const std::vector<IntrusivePtr<SymbolNode>>& made) {
-  std::vector<SymbolEntry> heads;
-  for (const FileEntry& e : file.heads) heads.push_back({made[e.node], e.output});
-  return heads;
-}
-
-std::shared_ptr<const SymbolFileInfo> make_info(SymbolFile& file, const std::vector<IntrusivePtr<SymbolNode>>& made) {
-  auto info = std::make_shared<SymbolFileInfo>();
-  info->attrs_key = file.attrs_key;
-  info->attrs = std::move(file.attrs);
-  for (const FileEntry& e : file.heads) info->head_versions.push_back(e.version);
-  for (size_t i = 0; i < made.size(); ++i) {
-    FileNode& from = file.nodes[i];
-    auto& out = info->nodes[made[i].get()];
-    out.outputs = from.outputs ? from.outputs : uint32_t(made[i]->outputs.size());
-    for (const FileEntry& e : from.inputs) out.versions.push_back(e.version);
-    for (SymbolFile& sub : from.subgraphs) {
-      const auto inner = make_nodes(sub);
-      out.subgraphs.push_back({make_heads(sub, inner), sub.values, make_info(sub, inner)});
-    }
-  }
-  return info;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/graph/control_flow/control_flow_ops.h"
+#include "kaon/graph/files/attribute_rules.h"
 #include "kaon/graph/files/control_flow_file.h"
 #include "kaon/graph/files/fused_layer_file.h"
 #include "kaon/graph/files/symbol_file.h"
@@ -20,8 +21,6 @@ namespace {
 
 // Attributes of scheduling and optimizers, which carry no underscores in old files.
 constexpr std::string_view hidden_keys[] = {"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"};
-
-bool is_hidden(std::string_view key) { return key.size() >= 4 && key.starts_with("__") && key.ends_with("__"); }
 
 // "weight_lr_mult" gives {"weight", "lr_mult"}, "lr_mult" gives {"", "lr_mult"}.
 struct OldHiddenKey {
@@ -37,8 +36,11 @@ std::optional<OldHiddenKey> old_hidden_key(std::string_view name) {
   return std::nullopt;
 }
 
-// Attributes that do not change results here: choices of other libraries, sizes of their scratch memory, storage of
-// results and gradients. `only`: if set, other values of the attribute would change results.
+}  // namespace
+
+bool is_hidden(std::string_view key) { return key.size() >= 4 && key.starts_with("__") && key.ends_with("__"); }
+bool ends_in_hidden_key(std::string_view key) { return old_hidden_key(key).has_value(); }
+
 bool may_be_ignored(std::string_view key, std::string_view value) {
   struct Rule {
     std::string_view key, only;
@@ -61,6 +63,8 @@ bool may_be_ignored(std::string_view key, std::string_view value) {
   return std::any_of(std::begin(rules), std::end(rules),
                      [&](const Rule& r) { return r.key == key && (r.only.empty() || r.only == value); });
 }
+
+namespace {
 
 std::string hidden_name(std::string_view key) { return fmt::format("__{}__", key); }
 

@@ -62,7 +62,7 @@ std::string member(std::string_view key, const std::string& value) { return json
 class Writer {
  public:
   Writer(const std::vector<SymbolEntry>& heads, const SymbolFileInfo* info)
-      : heads_(heads), order_(written_order(heads, info, loops_)), info_(info) {
+      : heads_(heads), order_(written_order(heads, loops_)), info_(info) {
     for (size_t i = 0; i < order_.size(); ++i) ids_[order_[i]] = i;
   }
 

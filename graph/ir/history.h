@@ -30,6 +30,7 @@ struct History : Annotation, Pooled {
   NDArray grad;
   std::unique_ptr<RowGradient> rows;  // in place of grad
   uint64_t stamp = 0;                 // of the last store
+  std::shared_ptr<void> kept;         // what a program keeps as long as the gradient is attached
   // Whether calls on the array are recorded. History ends where a backward() has freed it, as MXNet's does: a state
   // that is carried from batch to batch is a constant for the next one.
   inline bool is_recorded() const override;

@@ -50,7 +50,7 @@ bool infer_node(SymbolNode& node, FunctionRef<std::vector<TensorMeta>&(SymbolNod
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const SymbolEntry& e = node.inputs[i];
     in.push_back(metas_of(*e.node)[e.output]);
-    bool inferable = i < 32 && (node.op->traits.infers >> i & 1);
+    bool inferable = i < 32 && (node.op->traits_of(node.attrs.get()).infers >> i & 1);
     if (!in.back().shape.is_known() && !inferable) return false;
   }
   std::vector<TensorMeta*> inputs;

@@ -14,6 +14,8 @@
 
 namespace kaon::graph {
 
+struct Subgraph;  // files/symbol_file.h
+
 // A variable, a constant or an operator with its inputs. Shared by the Symbols that refer to it.
 struct SymbolNode : RefCounted<SymbolNode> {
   const OpDef* op = nullptr;  // nullptr: variable (or constant, when `constant` is defined)
@@ -28,6 +30,9 @@ struct SymbolNode : RefCounted<SymbolNode> {
   NDArray constant;
   // What the net that made it demands of its inputs' shapes: where they do not fit, the error begins with this.
   std::shared_ptr<const std::string> demand;
+  // Of a node with "subgraphs" in MXNet's format: these as a file or a program of MXNet's gave them, with their names.
+  // Null: they follow from `attrs`.
+  std::shared_ptr<const std::vector<Subgraph>> subgraphs;
   bool is_detached = false;             // made by detach(): autograd records nothing computed from it alone
   uint64_t sequence = next_sequence();  // order of creation
 

@@ -57,6 +57,10 @@ namespace kaon::autograd {
 void record_call(const char* name, std::unique_ptr<graph::GradFunction> function,
                  std::span<const NDArray* const> inputs, std::span<NDArray> outputs);
 
+// Whether arrays of integers that recorded calls give have gradients too, of integers, as in MXNet. For the process;
+// false at first.
+void record_integers(bool yes);
+
 // An array that a recorded call has read or written, with the number of writes to it up to that call.
 struct SavedArray {
   explicit SavedArray(NDArray a) : array(std::move(a)), num_writes(array.node().buffer->num_writes()) {}

@@ -3,19 +3,34 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "kaon/ops/ndarray.h"
 
 namespace kaon::mxnet {
 
-// Counts the objects of a kind that exist: a program that frees its handles comes back to the count it began with.
+// Counts the objects of a kind that exist, and those of all kinds: a program that frees its handles comes back to the
+// count it began with.
+namespace detail {
+inline std::atomic<int64_t> all_live{0};
+}
 template <class T>
 class Counted {
  public:
-  Counted() { live_.fetch_add(1, std::memory_order_relaxed); }
+  Counted() {
+    live_.fetch_add(1, std::memory_order_relaxed);
+    detail::all_live.fetch_add(1, std::memory_order_relaxed);
+  }
   Counted(const Counted&) : Counted() {}
   Counted& operator=(const Counted&) = default;
-  ~Counted() { live_.fetch_sub(1, std::memory_order_relaxed); }
+  ~Counted() {
+    live_.fetch_sub(1, std::memory_order_relaxed);
+    detail::all_live.fetch_sub(1, std::memory_order_relaxed);
+  }
   static int64_t live() { return live_.load(std::memory_order_relaxed); }
 
  private:
@@ -34,20 +49,43 @@ struct Context {
   }
   // Throws ValueError for a kind or an index that MXNet does not have.
   static Context numbered(int kind, int index);
+  // "gpu(1)", "cpu_pinned(0)". Throws ValueError.
+  static Context named(std::string_view text);
+  friend bool operator==(const Context&, const Context&) = default;
 };
 
-// An array. While `array` is undefined the handle is what MXNet calls "none": the first operator that writes it gives
-// it shape, dtype and memory.
+struct SparseArray;  // handle/sparse_array.h
+
+// Memory that another process can map: a file of the system's without a name.
+struct SharedMemory;
+
+// An array. While `array` is undefined and `sparse` is null, the handle is what MXNet calls "none": the first operator
+// that writes it gives it shape, dtype and memory.
 struct ArrayObject : Counted<ArrayObject> {
   explicit ArrayObject(NDArray array = {}) : array(std::move(array)) {
     if (this->array.defined()) context = Context::of(this->array.device());
   }
   ArrayObject(NDArray array, Context context) : array(std::move(array)), context(context) {}
-  NDArray array;
+  ArrayObject(std::shared_ptr<SparseArray> sparse, Context context);
+  bool is_none() const { return !array.defined() && !sparse; }
+  // As MXNet counts kinds of storage: -1 none, 0 dense, 1 row_sparse, 2 csr.
+  int storage_number() const;
+  NDArray array;  // dense
+  std::shared_ptr<SparseArray> sparse;
   Context context;
+  std::shared_ptr<SharedMemory> shared;  // of cpu_shared: where `array` is
 };
 
 // The object behind a handle. Throws ValueError for a null handle.
 ArrayObject& array_of(void* handle);
+// Its dense array. Throws ValueError where it is sparse or none; `what` begins the message.
+const NDArray& dense_of(const ArrayObject& object, const char* what);
+std::vector<ArrayObject*> arrays_of(void* const* handles, int count);
+
+// A new handle, which is its receiver's.
+inline void* new_handle(NDArray array, Context context) { return new ArrayObject(std::move(array), context); }
+
+// The place that operations and errors name: a program in another language does not say its line.
+inline constexpr std::source_location no_site{};
 
 }  // namespace kaon::mxnet

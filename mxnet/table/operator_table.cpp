@@ -8,6 +8,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
 #include "kaon/ops/operator/registry.h"
+#include "kaon/ops/operator/usual_name.h"
 
 namespace kaon::mxnet {
 
@@ -23,6 +24,19 @@ std::string_view cut(std::string_view& text, std::string_view mark) {
   const std::string_view part = text.substr(0, end);
   text = end == text.npos ? std::string_view() : text.substr(end + mark.size());
   return part;
+}
+
+// Kaon's operator for one of the names.
+const OpDef* find_def(const OperatorInfo& info) {
+  const auto find = [](std::string_view name) {
+    const OpDef* def = ops::find_op(name);
+    return def ? def : ops::find_op(ops::usual_name(name));
+  };
+  const OpDef* def = find(info.name);
+  for (const std::string& alias : info.aliases) {
+    if (!def) def = find(alias);
+  }
+  return def;
 }
 
 std::vector<OperatorInfo> read_table() {
@@ -43,10 +57,10 @@ std::vector<OperatorInfo> read_table() {
     }
   }
   for (OperatorInfo& o : operators) {
-    o.def = ops::find_op(o.name);
-    for (const std::string& alias : o.aliases) {
-      if (!o.def) o.def = ops::find_op(alias);
-    }
+    o.def = find_def(o);
+    constexpr std::string_view broadcasts = "broadcast_";
+    o.equal_shapes =
+        o.def && o.def->name().starts_with(broadcasts) && !o.name.starts_with(broadcasts) && !o.name.starts_with("_np");
     for (const OperatorInfo::Argument& a : o.arguments) {
       o.c_names.push_back(a.name.c_str());
       o.c_types.push_back(a.type.c_str());
@@ -62,6 +76,15 @@ const OperatorInfo::Argument* OperatorInfo::argument(std::string_view argument_n
   auto it =
       std::find_if(arguments.begin(), arguments.end(), [&](const Argument& a) { return a.name == argument_name; });
   return it == arguments.end() ? nullptr : &*it;
+}
+
+std::string_view OperatorInfo::Argument::default_text() const {
+  constexpr std::string_view mark = "default=";
+  const size_t at = type.find(mark);
+  if (at == type.npos) return {};
+  std::string_view text = std::string_view(type).substr(at + mark.size());
+  if (text.size() >= 2 && text.front() == '\'' && text.back() == '\'') text = text.substr(1, text.size() - 2);
+  return text;
 }
 
 int OperatorInfo::num_attributes() const {

@@ -14,12 +14,15 @@ struct OperatorInfo {
   struct Argument {
     std::string name, type;  // "act_type", "{'relu', 'tanh'}, required"
     bool is_input() const { return type.starts_with("NDArray") || type.starts_with("Symbol"); }
+    // "None" of "Shape or None, optional, default=None"; empty where it is required.
+    std::string_view default_text() const;
   };
   std::string name;
   std::vector<std::string> aliases;
   std::string num_args_key;         // the argument that counts the inputs, where there is any number of them
   std::vector<Argument> arguments;  // inputs, then attributes, in MXNet's order
   const OpDef* def = nullptr;       // nullptr: Kaon has none
+  bool equal_shapes = false;        // its inputs must have one shape, where Kaon's operator broadcasts
 
   const Argument* argument(std::string_view argument_name) const;
   int num_attributes() const;

@@ -417,8 +417,26 @@ NamedArrays load_from_bytes(std::string_view bytes, const std::string& source) {
 namespace kaon::ops {
 
 NamedStoredArrays load_stored(const std::filesystem::path& file) { return nd_file::load_file(file, true); }
-void save_stored(const std::filesystem::path& file, const NamedStoredArrays& arrays) {
-  nd_file::save_file(file, arrays, {});
+NamedStoredArrays load_stored_from_bytes(std::string_view bytes, const std::string& source) {
+  nd_file::ByteInput in(bytes, source);
+  return nd_file::read_list(in, true);
+}
+void save_stored(const std::filesystem::path& file, const NamedStoredArrays& arrays, int version) {
+  nd_file::save_file(file, arrays, {.version = version});
+}
+
+std::string array_to_bytes(const StoredArray& array, int version) {
+  nd_file::check({.version = version});
+  std::string bytes;
+  nd_file::write_array([&](const void* data, size_t n) { bytes.append(static_cast<const char*>(data), n); }, array, "",
+                       version);
+  return bytes;
+}
+StoredArray array_from_bytes(std::string_view bytes, const std::string& source) {
+  nd_file::ByteInput in(bytes, source);
+  StoredArray array = nd_file::read_array(in, true);
+  if (in.remaining() > 0) in.fail(in.offset(), "the end", fmt::format("{} more bytes", in.remaining()));
+  return array;
 }
 
 }  // namespace kaon::ops

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,13 @@ using NamedStoredArrays = std::vector<std::pair<std::string, StoredArray>>;
 
 // As nd_file::load, with sparse arrays. That their parts fit together is for the caller to check.
 NamedStoredArrays load_stored(const std::filesystem::path& file);
-// As nd_file::save, in version 2.
-void save_stored(const std::filesystem::path& file, const NamedStoredArrays& arrays);
+NamedStoredArrays load_stored_from_bytes(std::string_view bytes, const std::string& source);
+// As nd_file::save; sparse arrays are written in version 2.
+void save_stored(const std::filesystem::path& file, const NamedStoredArrays& arrays, int version = 2);
+
+// One array as it stands in a file, without a list around it: what MXNet's pickles hold.
+std::string array_to_bytes(const StoredArray& array, int version = 2);
+// Throws IoError as load does.
+StoredArray array_from_bytes(std::string_view bytes, const std::string& source);
 
 }  // namespace kaon::ops

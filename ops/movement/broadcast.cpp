@@ -104,6 +104,7 @@ void op::BroadcastLike::infer(InferContext& c) const {
     c.fail_value("lhs_axes and rhs_axes must be given together and have the same length");
   }
   if (!lhs_axes) return set_broadcast(c, c.shape(1));
+  if (lhs_axes->empty()) c.fail_value("lhs_axes and rhs_axes must name an axis, got ()");
   Shape out = c.shape(0);
   for (int i = 0; i < lhs_axes->ndim(); ++i) {
     out[normalize_axis((*lhs_axes)[i], out.ndim(), c.op())] =

@@ -138,7 +138,7 @@ void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
 void op::ArgMax::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
 void op::ArgMin::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
 void op::ArgMaxChannel::infer(InferContext& c) const {
-  c.expect_ndim(0, 2);
+  c.expect_ndim_at_least(0, 2);
   infer_arg(c, 1, false);
 }
 

@@ -97,6 +97,13 @@ TEST_CASE("mnist: plain and compressed files are the same, the plain one is pref
   CHECK(*compressed.get(2).label.as<int32_t>() == 9);
   folder.write("train-images-idx3-ubyte", idx(8, {3, 2, 2}, "ABCDEFGHIJKL"));
   CHECK(vision::MNIST(folder.path).get(2).data.as<uint8_t>()[3] == 'L');
+
+  folder.write("pictures", images);
+  folder.write("digits", labels);
+  const Dataset named = vision::MNIST::of_files(folder.path / "pictures", folder.path / "digits");
+  CHECK(named.size() == 3);
+  CHECK(named.get(2).data.as<uint8_t>()[3] == 'l');
+  CHECK_THROWS_AS(vision::MNIST::of_files(folder.path / "digits", folder.path / "pictures"), IoError);
 }
 
 TEST_CASE("users row 57: mnist's messages name file, offset and expectation") {

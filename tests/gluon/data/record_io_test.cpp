@@ -58,6 +58,12 @@ TEST_CASE("recordio: reads what MXNet writes") {
   CHECK_FALSE(in.read());
   in.reset();
   CHECK(in.read() == expected[0].second);
+  const uint64_t second = in.tell();
+  CHECK(in.read() == expected[1].second);
+  in.seek_to(second);
+  CHECK(in.read() == expected[1].second);
+  in.seek_to(second + 4);  // inside the record
+  CHECK_THROWS_AS(in.read(), IoError);
 
   MXIndexedRecordIO indexed(golden("records.idx"), golden("records.rec"), "r");
   CHECK(indexed.keys().size() == expected.size());

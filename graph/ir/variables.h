@@ -1,0 +1,14 @@
+// The variables of a program.
+#pragma once
+
+#include <vector>
+
+#include "kaon/graph/ir/symbol_node.h"
+
+namespace kaon::graph {
+
+enum class VariableKind { argument, auxiliary, any };
+// Depth first, without constants. Auxiliary states are those that an operator updates.
+std::vector<SymbolNode*> variables(const std::vector<SymbolEntry>& heads, VariableKind kind);
+
+}  // namespace kaon::graph

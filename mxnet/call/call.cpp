@@ -1,0 +1,182 @@
+#include "kaon/mxnet/call/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kaon/graph/autograd.h"
+#include "kaon/graph/ir/symbol_node.h"
+#include "kaon/mxnet/call/inputs.h"
+#include "kaon/mxnet/call/layer_operators.h"
+#include "kaon/mxnet/call/sparse_call.h"
+#include "kaon/ops/array/array_node.h"
+
+namespace kaon::mxnet {
+
+using namespace ops;
+
+namespace {
+
+// A call whose attributes are read and whose inputs are checked.
+struct Call {
+  Call(const OperatorInfo& info, Texts texts, Arrays given, Arrays outputs)
+      : info(info), def(def_of(info)), context(context_of_call(texts, given, outputs)), inputs(given, context) {
+    OwnTexts more;
+    attributes = read_attributes(info, with_dtype_of(outputs, texts, more), int(given.size()));
+    if (info.equal_shapes) {
+      std::vector<const TensorMeta*> metas;
+      for (const NDArray* x : inputs.arrays()) metas.push_back(&x->node());
+      graph::expect_equal_shapes(info.name, metas);
+    }
+  }
+  // An operator without inputs whose dtype is not given takes that of the array that it fills.
+  Texts with_dtype_of(Arrays outputs, Texts texts, OwnTexts& more) const {
+    if (!inputs.arrays().empty() || outputs.empty() || !outputs[0]->array.defined() || !info.argument("dtype")) {
+      return texts;
+    }
+    if (const std::string_view dtype = find_text(texts, "dtype"); !dtype.empty() && dtype != "None") return texts;
+    for (const auto& t : texts) {
+      if (t.first != "dtype") more.push_back(t);
+    }
+    more.emplace_back("dtype", name_of(outputs[0]->array.dtype()));
+    return more;
+  }
+
+  bool is_update() const { return def.num_outputs(attributes.get()) == 0; }
+  int num_visible() const { return std::max(def.visible_outputs(attributes.get()), 0); }
+  // Runs it; `results` are the first of its outputs.
+  void apply(std::span<NDArray> results) {
+    const DeviceScope scope(context.device());
+    NDArray::apply(def, attributes.get(), inputs.arrays(), results, no_site, {});
+  }
+
+  const OperatorInfo& info;
+  const OpDef& def;
+  const Context context;
+  Inputs inputs;
+  Attributes attributes;
+};
+
+// --- Operators that update weights in place and have no outputs: MXNet gives the new weights.
+
+// The places of the weights among the inputs. reset_arrays has no results in MXNet either.
+std::vector<size_t> weights_of(const Call& call) {
+  std::vector<size_t> weights;
+  const OpTraits& traits = call.def.traits;
+  if (traits.name == "reset_arrays") return weights;
+  const size_t n = call.inputs.arrays().size();
+  const size_t period = traits.mutates_period ? size_t(traits.mutates_period) : n;
+  for (size_t at = 0; at + period <= n - size_t(traits.ungrouped); at += period) weights.push_back(at);
+  return weights;
+}
+
+bool is_same_memory(const NDArray& a, const NDArray& b) {
+  return a.defined() && a.node().buffer == b.node().buffer && a.node().offset == b.node().offset;
+}
+
+// Runs it on copies of the weights that no array of `outputs` is, and gives the new weights.
+std::vector<NDArray> update(Call& call, Arrays outputs) {
+  const std::vector<size_t> weights = weights_of(call);
+  std::vector<NDArray> updated;
+  const autograd::ModeScope mode(false, autograd::is_training());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const NDArray& weight = *call.inputs.arrays()[weights[i]];
+    const bool in_place = i < outputs.size() && is_same_memory(outputs[i]->array, weight);
+    updated.push_back(in_place ? weight : weight.copy());
+  }
+  for (size_t i = 0; i < weights.size(); ++i) call.inputs.replace(weights[i], updated[i]);
+  call.apply({});
+  return updated;
+}
+
+// --- Results
+
+// Straight into the memory of `output`, where the operator can do that. False: it was not run.
+bool run_into(Call& call, ArrayObject& output) {
+  if (!output.array.defined() || call.def.compose || autograd::is_recording()) return false;
+  if (call.def.num_outputs(call.attributes.get()) != 1) return false;
+  const auto& inputs = call.inputs.arrays();
+  if (call.context.device() != output.array.device()) return false;
+  if (!inputs.empty() && !call.def.traits.random && inputs[0]->dtype() != output.array.dtype()) return false;
+  try {
+    NDArray::apply_into(call.def, call.attributes.get(), inputs, output.array, no_site);
+    return true;
+  } catch (const TypeError&) {
+    return false;  // the result has another dtype; else the second call throws this again
+  }
+}
+
+void check_output_count(const Call& call, size_t given) {
+  const int visible = call.num_visible(), all = std::max(call.def.num_outputs(call.attributes.get()), 0);
+  if (int(given) == visible || int(given) == all) return;
+  throw ValueError(
+      fmt::format("[{}] expected {} outputs (all) or {} (visible ones), got {}", call.info.name, all, visible, given));
+}
+
+Results handles_of(std::vector<NDArray> arrays, Context context) {
+  Results results;
+  for (NDArray& a : arrays) results.push_back(std::make_unique<ArrayObject>(std::move(a), context));
+  return results;
+}
+
+}  // namespace
+
+void put_result(ArrayObject& output, const NDArray& result, Context context) {
+  NDArray& target = output.array;
+  if (!target.defined()) {
+    target = result;
+    output.context = context;
+    return;
+  }
+  if (target.ptr() == result.ptr()) return;
+  const bool records = autograd::is_recording();
+  if (records && autograd::wants_gradient(target)) {
+    throw StateError(
+        "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: the array is part of "
+        "a "
+        "recorded computation");
+  }
+  if (result.shape() != target.shape()) {
+    throw ShapeError(fmt::format("the result has shape {}, which does not fit into an array of shape {}",
+                                 result.shape().str(), target.shape().str()));
+  }
+  const autograd::ModeScope mode(false, autograd::is_training());
+  target.assign(Arg<NDArray>(result, no_site));
+  if (records) target.node().annotation = result.node().annotation;
+}
+
+Results call_operator(const OperatorInfo& info, Texts texts, Arrays inputs) {
+  if (is_sparse_call(info, texts, inputs, {})) [[unlikely]]
+    return call_sparse(info, texts, inputs, {});
+  if (const LayerCall here = find_layer_operator(info)) return here(info, texts, inputs, {});
+  Call call(info, texts, inputs, {});
+  if (call.is_update()) return handles_of(update(call, {}), call.context);
+  std::vector<NDArray> results{size_t(call.num_visible())};
+  call.apply(results);
+  return handles_of(std::move(results), call.context);
+}
+
+void call_operator(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays outputs) {
+  const bool is_sparse = is_sparse_call(info, texts, inputs, outputs);
+  const LayerCall here = is_sparse ? call_sparse : find_layer_operator(info);
+  if (here) {
+    const Results results = here(info, texts, inputs, outputs);
+    for (size_t i = 0; i < results.size() && i < outputs.size(); ++i) put_any_result(*outputs[i], *results[i]);
+    return;
+  }
+  Call call(info, texts, inputs, outputs);
+  std::vector<NDArray> results;
+  if (call.is_update()) {
+    results = update(call, outputs);
+  } else {
+    check_output_count(call, outputs.size());
+    if (outputs.size() == 1 && run_into(call, *outputs[0])) return;
+    results.resize(outputs.size());
+    call.apply(results);
+  }
+  for (size_t i = 0; i < outputs.size() && i < results.size(); ++i) {
+    put_result(*outputs[i], results[i], call.context);
+  }
+}
+
+}  // namespace kaon::mxnet

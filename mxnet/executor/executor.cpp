@@ -1,0 +1,259 @@
+#include "kaon/mxnet/executor/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "kaon/graph/autograd.h"
+#include "kaon/mxnet/call/inputs.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon::mxnet {
+
+namespace {
+
+// Without being recorded.
+NDArray zeros(const TensorMeta& meta, Device device) {
+  const autograd::ModeScope mode(false, false);
+  const DeviceScope scope(device);
+  return nd.zeros(meta.shape, {.dtype = meta.dtype});
+}
+
+void copy_to(const NDArray& from, NDArray& to) {
+  const autograd::ModeScope mode(false, false);
+  to.assign(Arg<NDArray>(from.detach(), no_site));
+}
+
+bool merges_by_environment() {
+  const char* text = std::getenv("MXNET_ELIMINATE_COMMON_EXPR");
+  return !text || std::string_view(text) != "0";
+}
+
+bool shares_memory(const NDArray& array, std::span<const NDArray* const> others) {
+  return std::any_of(others.begin(), others.end(),
+                     [&](const NDArray* o) { return o->node().buffer == array.node().buffer; });
+}
+
+}  // namespace
+
+Context ContextGroups::of(const SymbolNode& node) const {
+  const auto name = node.text_attrs.find("__ctx_group__");
+  if (name == node.text_attrs.end()) return general;
+  const auto it = groups.find(name->second);
+  return it == groups.end() ? general : it->second;
+}
+
+ExecutorObject& executor_of(void* handle) {
+  if (!handle) throw ValueError("the handle of an executor is null");
+  return *static_cast<ExecutorObject*>(handle);
+}
+
+ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bindings arrays,
+                               const std::vector<BoundArray>& before)
+    : program_(symbol, {}, "Executor"),
+      contexts_(std::move(contexts)),
+      arrays_(std::move(arrays)),
+      merges_equal_nodes_(merges_by_environment()) {
+  bind_inputs();
+  bind_outputs(before);
+}
+
+NDArray in_memory_of(const NDArray& from, const Shape& shape) {
+  if (from.shape() == shape) return from.detach();
+  const autograd::ModeScope mode(false, false);
+  const int64_t size = shape.size();
+  if (size > from.size()) {
+    throw ShapeError(fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(),
+                                 from.shape().str()));
+  }
+  const NDArray flat = from.detach().reshape(Shape(from.size()), no_site);
+  return (size == from.size() ? flat : flat.slice(0, size, no_site)).reshape(shape, no_site);
+}
+
+void ExecutorObject::bind_inputs() {
+  std::map<std::string, Input> by_name;
+  const std::vector<std::string> arguments = symbol().list_arguments(), states = symbol().list_auxiliary_states();
+  const auto check = [](const char* what, size_t expected, size_t got) {
+    if (expected == got) return;
+    throw ValueError(fmt::format("[bind] the symbol has {} {}, got {} arrays", expected, what, got));
+  };
+  check("arguments", arguments.size(), arrays_.arguments.size());
+  check("auxiliary states", states.size(), arrays_.states.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    Input& input = by_name[arguments[i]];
+    input.bound = &arrays_.arguments[i];
+    if (arrays_.requests[i] == GradReq::null || !arrays_.gradients[i].array.defined()) continue;
+    input.gradient = &arrays_.gradients[i];
+    input.request = arrays_.requests[i];
+    wants_gradients_ = true;
+  }
+  for (size_t i = 0; i < states.size(); ++i) by_name[states[i]].bound = &arrays_.states[i];
+
+  const Device device = contexts_.general.device();
+  for (const std::string& name : program_.input_names()) {
+    Input& input = inputs_.emplace_back(by_name.at(name));
+    NDArray& array = input.bound->array;
+    if (!array.defined()) throw ValueError(fmt::format("[bind] the array of '{}' has no memory", name));
+    array = in_this_process(array);
+    input.is_copy = array.device() != device;
+    input.leaf = input.is_copy ? zeros({array.shape(), array.dtype()}, device) : array.detach();
+    if (!input.gradient) continue;
+    const NDArray& gradient = input.gradient->array;
+    const bool direct = gradient.device() == device && gradient.dtype() == array.dtype();
+    if (gradient.shape() != array.shape()) {
+      throw ShapeError(fmt::format("[bind] '{}' has shape {}, its gradient {}", name, array.shape().str(),
+                                   gradient.shape().str()));
+    }
+    if (direct) {
+      input.leaf.attach_grad(input.request, gradient);
+    } else {
+      input.leaf.attach_grad(GradReq::write, zeros({array.shape(), array.dtype()}, device));
+    }
+  }
+}
+
+void ExecutorObject::bind_outputs(const std::vector<BoundArray>& before) {
+  std::vector<TensorMeta> metas;
+  for (const Input& i : inputs_) metas.push_back({i.leaf.shape(), i.leaf.dtype()});
+  const std::vector<TensorMeta> inferred = program_.infer(metas);
+  for (size_t i = 0; i < inferred.size(); ++i) {
+    const Context context = contexts_.of(*symbol().entries()[i].node);
+    const NDArray old = i < before.size() ? before[i].array : NDArray();
+    const bool fits = old.defined() && old.dtype() == inferred[i].dtype && old.device() == context.device() &&
+                      old.size() >= inferred[i].shape.size();
+    outputs_.push_back({fits ? in_memory_of(old, inferred[i].shape) : zeros(inferred[i], context.device()), context});
+  }
+}
+
+std::vector<const NDArray*> ExecutorObject::fresh_inputs() {
+  std::vector<const NDArray*> arrays;
+  for (Input& input : inputs_) {
+    if (input.is_copy) copy_to(input.bound->array, input.leaf);
+    arrays.push_back(&input.leaf);
+  }
+  return arrays;
+}
+
+// In the mode of the thread. `results` that are defined are filled where that can be.
+void ExecutorObject::run(std::span<NDArray> results) {
+  const DeviceScope scope(contexts_.general.device());
+  const std::vector<const NDArray*> inputs = fresh_inputs();
+  const std::vector<TensorMeta> metas = metas_of(inputs);
+  if (monitor_) {
+    run_nodes(program_.symbol_for(metas), program_.input_names(), inputs, results,
+              monitor_of(monitor_, monitor_all_, true, contexts_.general));
+  } else if (results[0].defined()) {
+    program_.graph_for(metas)->call_into(inputs, results, no_site, nullptr);
+  } else {
+    program_.graph_for(metas)->call(inputs, results, no_site);
+  }
+  for (const Input& input : inputs_) {  // states that the program has updated
+    if (input.is_copy && input.bound >= arrays_.states.data() &&
+        input.bound < arrays_.states.data() + arrays_.states.size()) {
+      copy_to(input.leaf, input.bound->array);
+    }
+  }
+}
+
+void ExecutorObject::record(bool training) {
+  std::vector<NDArray> results(outputs_.size());
+  {
+    const autograd::ModeScope mode(true, training);
+    run(results);
+  }
+  recorded_ = std::move(results);
+}
+
+void ExecutorObject::forward(bool training) {
+  recorded_.clear();  // so that its memory serves this run
+  has_run_ = true;
+  trained_ = training;
+  std::vector<NDArray> results;
+  if (training && wants_gradients_) {
+    record(true);
+    results = recorded_;
+  } else {
+    const autograd::ModeScope mode(false, training);
+    std::vector<const NDArray*> leaves;
+    for (const Input& i : inputs_) leaves.push_back(&i.leaf);
+    const bool in_place = !monitor_ && std::all_of(outputs_.begin(), outputs_.end(), [&](const BoundArray& o) {
+      return o.array.device() == contexts_.general.device() && !shares_memory(o.array, leaves);
+    });
+    results.resize(outputs_.size());
+    for (size_t i = 0; in_place && i < results.size(); ++i) results[i] = outputs_[i].array;
+    run(results);
+    if (in_place) return;
+  }
+  for (size_t i = 0; i < results.size(); ++i) copy_to(results[i], outputs_[i].array);
+}
+
+void ExecutorObject::clear_what_nothing_reached(const std::vector<uint64_t>& stamps) {
+  const autograd::ModeScope mode(false, false);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    Input& input = inputs_[i];
+    if (!input.gradient) continue;
+    NDArray& gradient = input.gradient->array;
+    const bool reached = autograd::gradient_stamp(input.leaf) != stamps[i];
+    const NDArray own = input.leaf.grad();
+    const bool direct = own.node().buffer == gradient.node().buffer;
+    if (!reached) {
+      if (input.request == GradReq::write) gradient.assign(Arg<NDArray>(0.0, no_site));
+    } else if (!direct) {
+      const NDArray arrived = own.as_in_context(gradient.device()).astype(gradient.dtype());
+      gradient.assign(Arg<NDArray>(input.request == GradReq::add ? gradient + arrived : arrived, no_site));
+    }
+  }
+}
+
+void ExecutorObject::backward(std::vector<NDArray> heads, bool training) {
+  if (!wants_gradients_) return;
+  if (recorded_.empty()) record(has_run_ ? trained_ : training);
+  std::vector<uint64_t> stamps;
+  for (const Input& input : inputs_) stamps.push_back(input.gradient ? autograd::gradient_stamp(input.leaf) : 0);
+  const auto run_backward = [&] {
+    std::vector<NDArray> from, gradients;
+    for (size_t i = 0; i < recorded_.size(); ++i) {
+      const NDArray& output = recorded_[i];
+      if (!autograd::wants_gradient(output)) continue;
+      NDArray head = i < heads.size() ? heads[i] : NDArray();
+      const autograd::ModeScope mode(false, false);
+      if (!head.defined()) head = nd.ones_like(output);
+      gradients.push_back(head.detach().as_in_context(output.device()).astype(output.dtype()));
+      from.push_back(output);
+    }
+    const autograd::ModeScope mode(false, training);
+    if (!from.empty()) autograd::backward(from, gradients, true, no_site);
+  };
+  try {
+    run_backward();
+  } catch (const StateError&) {
+    // An argument has been written since the forward: MXNet's gradients are those of what it holds now.
+    record(has_run_ ? trained_ : training);
+    run_backward();
+  }
+  clear_what_nothing_reached(stamps);
+}
+
+void ExecutorObject::set_monitor(std::function<void(const MonitoredArray&)> call, bool all) {
+  monitor_ = std::move(call);
+  monitor_all_ = all;
+}
+
+size_t ExecutorObject::planned_bytes() {
+  std::vector<NDArray> arrays, results(outputs_.size());
+  std::vector<const NDArray*> pointers;
+  const Device device = contexts_.general.device();
+  for (const Input& input : inputs_) {
+    arrays.push_back(zeros({input.leaf.shape(), input.leaf.dtype()}, device));
+    if (input.gradient) arrays.back().attach_grad(GradReq::write);
+  }
+  for (const NDArray& a : arrays) pointers.push_back(&a);
+  const autograd::ModeScope mode(wants_gradients_, wants_gradients_);
+  const DeviceScope scope(device);
+  const auto graph = program_.graph_for(metas_of(pointers));
+  graph->call(pointers, results, no_site);
+  return graph->report()->arena_bytes();
+}
+
+}  // namespace kaon::mxnet

@@ -1,0 +1,123 @@
+#include "kaon/mxnet/handle/sparse_array.h"
+
+#include <fmt/format.h>
+
+#include "kaon/graph/autograd.h"
+#include "kaon/ops/array/array_node.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon::mxnet {
+
+using namespace ops;
+using sparse::CSRNDArray;
+using sparse::RowSparseNDArray;
+
+namespace {
+
+Device device_of(const SparseArray& array) { return array.data.device(); }
+
+void set_parts(SparseArray& array, const NDArray& dense) {
+  if (array.storage == StorageType::row_sparse) {
+    const auto rows = sparse::cast_storage<RowSparseNDArray>(dense);
+    array.data = rows.data();
+    array.aux = {rows.indices()};
+  } else {
+    const auto csr = sparse::cast_storage<CSRNDArray>(dense);
+    array.data = csr.data();
+    array.aux = {csr.indptr(), csr.indices()};
+  }
+}
+
+// Where the gradient is dense underneath, it is written too.
+void write_through(SparseArray& array) {
+  if (!array.gradient.defined()) return;
+  ArrayObject same(std::shared_ptr<SparseArray>(&array, [](SparseArray*) {}), Context::of(device_of(array)));
+  const NDArray gradient = std::exchange(array.gradient, NDArray());  // so that its own values count
+  NDArray target = gradient;
+  target.assign(Arg<NDArray>(to_dense(same), no_site));
+  array.gradient = gradient;
+  array.num_writes = gradient.node().buffer->num_writes();
+}
+
+}  // namespace
+
+std::shared_ptr<SparseArray> nothing_stored(StorageType storage, const Shape& shape, DType dtype, Device device) {
+  auto made = std::make_shared<SparseArray>();
+  made->storage = storage;
+  made->shape = shape;
+  made->dtype = dtype;
+  const ArrayOptions options{.dtype = dtype, .device = device};
+  if (storage == StorageType::row_sparse) {
+    const auto rows = sparse::zeros<RowSparseNDArray>(shape, options);
+    made->data = rows.data();
+    made->aux = {rows.indices()};
+  } else if (storage == StorageType::csr) {
+    const auto csr = sparse::zeros<CSRNDArray>(shape, options);
+    made->data = csr.data();
+    made->aux = {csr.indptr(), csr.indices()};
+  } else {
+    throw ValueError(fmt::format("expected the storage type 1 (row_sparse) or 2 (csr), got {}", int(storage)));
+  }
+  return made;
+}
+
+void refresh(SparseArray& array) {
+  if (!array.gradient.defined()) return;
+  const uint32_t now = array.gradient.node().buffer->num_writes();
+  if (now == array.num_writes) return;
+  const autograd::ModeScope mode(false, autograd::is_training());
+  set_parts(array, array.gradient);
+  array.num_writes = now;
+}
+
+RowSparseNDArray rows_of(SparseArray& array) {
+  if (array.storage != StorageType::row_sparse) throw ValueError("expected a row_sparse array, got a csr one");
+  refresh(array);
+  return RowSparseNDArray(array.data, array.aux[0], array.shape);
+}
+
+CSRNDArray csr_of(SparseArray& array) {
+  if (array.storage != StorageType::csr) throw ValueError("expected a csr array, got a row_sparse one");
+  refresh(array);
+  return CSRNDArray(array.data, array.aux[1], array.aux[0], array.shape);
+}
+
+NDArray to_dense(ArrayObject& object) {
+  if (!object.sparse) return dense_of(object, "to dense");
+  SparseArray& array = *object.sparse;
+  if (array.recorded.defined()) return array.recorded;
+  if (array.gradient.defined()) return array.gradient;
+  return array.storage == StorageType::csr ? csr_of(array).todense() : rows_of(array).todense();
+}
+
+void assign(SparseArray& array, const NDArray& dense) {
+  if (dense.shape() != array.shape) {
+    throw ShapeError(fmt::format("the result has shape {}, which does not fit into an array of shape {}",
+                                 dense.shape().str(), array.shape.str()));
+  }
+  NDArray values = dense;
+  if (values.dtype() != array.dtype) values = values.astype(array.dtype, no_site);
+  set_parts(array, values.as_in_context(device_of(array), no_site));
+  write_through(array);
+}
+
+void assign(SparseArray& array, SparseArray& other) {
+  if (&array == &other) return;
+  refresh(other);
+  if (other.shape != array.shape || other.storage != array.storage) {
+    throw ShapeError(fmt::format("a sparse array of shape {} does not fit into one of shape {}", other.shape.str(),
+                                 array.shape.str()));
+  }
+  const Device device = device_of(array);
+  const auto take = [&](const NDArray& part, DType dtype) {
+    NDArray own = part.as_in_context(device, no_site);
+    return own.dtype() == dtype ? nd.identity(In<NDArray>(own, no_site)) : own.astype(dtype, no_site);
+  };
+  std::vector<NDArray> aux;
+  for (const NDArray& part : other.aux) aux.push_back(take(part, DType::int64));
+  array.data = take(other.data, array.dtype);
+  array.aux = std::move(aux);
+  write_through(array);
+}
+
+}  // namespace kaon::mxnet

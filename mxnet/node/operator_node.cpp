@@ -1,0 +1,164 @@
+#include "kaon/mxnet/node/operator_node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "kaon/graph/control_flow/control_flow_ops.h"
+#include "kaon/mxnet/attributes/attributes.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
+#include "kaon/ops/custom/kernels/custom_family.h"
+
+namespace kaon::mxnet {
+
+namespace {
+
+// Outputs that have names of their own.
+struct OutputNames {
+  std::string_view op;
+  std::string_view names[3];
+};
+constexpr OutputNames named_outputs[] = {
+    {"BatchNorm", {"output", "mean", "var"}},
+    {"BatchNorm_v1", {"output", "mean", "var"}},
+    {"Dropout", {"output", "mask", ""}},
+    {"GroupNorm", {"output", "mean", "std"}},
+    {"InstanceNorm", {"output", "mean", "var"}},
+    {"LRN", {"output", "tmp_norm", ""}},
+    {"LayerNorm", {"output", "mean", "std"}},
+    {"RNN", {"output", "state_output", "statecell_output"}},
+    {"_contrib_BatchNormWithReLU", {"output", "mean", "var"}},
+    {"_contrib_MultiBoxTarget", {"loc_target", "loc_mask", "cls_target"}},
+    {"_contrib_SyncBatchNorm", {"output", "mean", "var"}},
+    {"_contrib_calibrate_entropy", {"threshold", "divergence", ""}},
+    {"_contrib_hawkesll", {"output", "out_state", ""}},
+    {"_contrib_quantize_asym", {"output", "scale", "shift"}},
+};
+constexpr std::string_view quantized[] = {"output", "min_output", "max_output"};
+
+std::string_view own_name(const SymbolNode& node, int output) {
+  if (output >= 3) return {};
+  if (node.op_name.starts_with("_contrib_quantized_")) return quantized[output];
+  for (const OutputNames& n : named_outputs) {
+    if (n.op == node.op_name) return n.names[output];
+  }
+  return {};
+}
+
+// Operators with one output that have a hidden one in MXNet whose output is still "output", and those where it is not.
+constexpr std::string_view numbered_alone[] = {"CTCLoss", "_contrib_box_nms", "_linalg_det"};
+
+// What the program says of an operator of its own; nullptr for other operators.
+const CustomSignature* custom_of(const SymbolNode& node) {
+  if (node.op_name != "Custom" || !node.attrs.get()) return nullptr;
+  return &ops::custom_signature(*static_cast<const op::Custom*>(node.attrs.get()));
+}
+
+bool has_true(const SymbolNode& node, const std::string& key) {
+  const auto it = node.text_attrs.find(key);
+  bool value = false;
+  return it != node.text_attrs.end() && ops::from_text(it->second, value) && value;
+}
+
+}  // namespace
+
+const CustomSignature* custom_signature_of(const SymbolNode& node) {
+  if (node.op_name != "Custom" || !node.attrs) return nullptr;
+  return &ops::custom_signature(*static_cast<const op::Custom*>(node.attrs.get()));
+}
+
+const OperatorInfo* info_of(const SymbolNode& node) {
+  return is_operator(node) ? find_operator(node.op_name) : nullptr;
+}
+
+std::vector<std::string> input_names(const SymbolNode& node, int count) {
+  if (const CustomSignature* custom = custom_signature_of(node)) return custom->inputs;
+  std::vector<std::string> names;
+  const OperatorInfo* info = info_of(node);
+  if (const CustomSignature* custom = custom_of(node)) return custom->inputs;
+  if (!info || !info->num_args_key.empty()) {
+    for (int i = 0; i < count; ++i) names.push_back(fmt::format("arg{}", i));
+    return names;
+  }
+  for (const OperatorInfo::Argument& a : info->arguments) {
+    if (a.is_input()) names.push_back(a.name);
+  }
+  // The last ones are optional, but an attribute may ask for a later one and not for one before.
+  for (size_t i = names.size(); i-- > 0 && names.size() > size_t(count);) {
+    if (!has_true(node, "use_" + names[i])) names.erase(names.begin() + int64_t(i));
+  }
+  if (names.size() > size_t(count)) names.resize(size_t(count));
+  // MXNet's old operators do not list the states that they update.
+  const ops::Names& own = def_of(*info).traits.inputs;
+  while (names.size() < size_t(count) && int(names.size()) < own.size()) names.emplace_back(own[int(names.size())]);
+  return names;
+}
+
+// Operators of one array register no name for it, but for these; others register names.
+bool lists_inputs(const SymbolNode& node) {
+  static constexpr std::string_view named[] = {"Pooling", "LRN", "softmax", "log_softmax", "softmin", "Dropout"};
+  const OperatorInfo* info = info_of(node);
+  if (!info || node.inputs.size() != 1 || !info->num_args_key.empty()) return true;
+  return std::find(std::begin(named), std::end(named), node.op_name) != std::end(named);
+}
+
+int visible_outputs(const SymbolNode& node) {
+  if (!node.op || graph::is_control_flow(*node.op)) return node.num_outputs();
+  return node.visible_outputs();
+}
+
+int counted_outputs(const SymbolNode& node) {
+  const auto is = [&](const char* key, std::string_view value) {
+    const auto it = node.text_attrs.find(key);
+    return it != node.text_attrs.end() && it->second == value;
+  };
+  if (node.op_name == "Pooling" && !is("pool_type", "avg") && !is("pool_type", "sum") && !is("pool_type", "lp")) {
+    return 2;  // a workspace
+  }
+  return node.num_outputs();
+}
+
+std::string output_name(const SymbolNode& node, int output) {
+  if (!is_operator(node)) return node.name;
+  std::string name(own_name(node, output));
+  if (const CustomSignature* custom = custom_signature_of(node)) name = custom->outputs[size_t(output)];
+  if (const CustomSignature* custom = custom_of(node)) name = custom->outputs.at(size_t(output));
+  if (name.empty()) {
+    const bool numbered = visible_outputs(node) != 1 || std::find(std::begin(numbered_alone), std::end(numbered_alone),
+                                                                  node.op_name) != std::end(numbered_alone);
+    name = numbered ? fmt::format("output{}", output) : "output";
+  }
+  return node.name.empty() ? name : fmt::format("{}_{}", node.name, name);
+}
+
+Symbol symbol_of_node(const NodePtr& node) {
+  std::vector<SymbolEntry> entries;
+  for (int i = 0; i < visible_outputs(*node); ++i) entries.push_back({node, uint32_t(i)});
+  return Symbol(std::move(entries));
+}
+
+void read_again(SymbolNode& node) {
+  const OperatorInfo* info = info_of(node);
+  if (!info || (node.op && graph::is_control_flow(*node.op))) return;
+  OwnTexts texts(node.text_attrs.begin(), node.text_attrs.end());
+  ops::Attributes attrs = read_attributes(*info, texts, int(node.inputs.size()));
+  const OpDef& def = def_of(*info);
+  const int inputs = def.num_inputs(attrs.get());
+  if (node.op &&
+      ((inputs >= 0 && size_t(inputs) != node.inputs.size()) || def.num_outputs(attrs.get()) != node.num_outputs())) {
+    throw ValueError(
+        fmt::format("[{}] node '{}' would have other inputs or outputs with these attributes", info->name, node.name));
+  }
+  node.attrs = std::move(attrs);
+}
+
+void place_after_inputs(SymbolNode& node) {
+  for (const SymbolEntry& e : node.inputs) {
+    if (e.node->is_variable() || e.node->sequence < node.sequence) continue;
+    node.sequence = graph::make_node(nullptr, "")->sequence;
+    return;
+  }
+}
+
+}  // namespace kaon::mxnet

@@ -1,0 +1,156 @@
+#include "symbols.h"
+
+using namespace symbols;
+using Catch::Contains;
+
+namespace {
+
+struct CachedOp {
+  explicit CachedOp(const Sym& symbol, const Texts& flags = {}) {
+    std::vector<const char*> keys, values;
+    for (const auto& [k, v] : flags) keys.push_back(k.c_str()), values.push_back(v.c_str());
+    ok(MXCreateCachedOpEx(symbol.get(), int(keys.size()), keys.data(), values.data(), &handle));
+  }
+  ~CachedOp() { MXFreeCachedOp(handle); }
+  CachedOp(const CachedOp&) = delete;
+  std::vector<Array> operator()(const std::vector<const Array*>& arrays) const {
+    std::vector<NDArrayHandle> in = handles_of(arrays);
+    int n = 0;
+    NDArrayHandle* out = nullptr;
+    const int* kinds = nullptr;
+    ok(MXInvokeCachedOpEx(handle, int(in.size()), in.data(), &n, &out, &kinds));
+    std::vector<Array> results;
+    for (int i = 0; i < n; ++i) {
+      CHECK(kinds[i] == 0);
+      results.emplace_back(out[i]);
+    }
+    return results;
+  }
+  int into(const std::vector<const Array*>& arrays, const std::vector<const Array*>& outputs) const {
+    std::vector<NDArrayHandle> in = handles_of(arrays), out = handles_of(outputs);
+    int n = int(out.size());
+    NDArrayHandle* list = out.data();
+    const int* kinds = nullptr;
+    return MXInvokeCachedOpEx(handle, int(in.size()), in.data(), &n, &list, &kinds);
+  }
+  CachedOpHandle handle = nullptr;
+};
+
+Sym product() {
+  const Sym x = Sym::variable("x"), y = Sym::variable("y");
+  return Sym::call("elemwise_mul", "m", {}, {&x, &y});
+}
+
+std::vector<std::string> seen;
+void note(const char* node, const char* op, NDArrayHandle array) {
+  seen.push_back(std::string(node) + " " + op);
+  MXNDArrayFree(array);
+}
+
+}  // namespace
+
+TEST_CASE("a CachedOp computes, for each shape, also of none", "[mxnet]") {
+  for (const char* fixed : {"False", "True"}) {
+    const CachedOp op(product(), {{"static_alloc", fixed}, {"static_shape", fixed}, {"inline_limit", "2"}});
+    for (uint32_t n : {2u, 3u, 2u}) {
+      const Array x({n}, std::vector<float>(n, 2)), y({n}, std::vector<float>(n, 5));
+      CHECK(op({&x, &y})[0].values() == std::vector<float>(n, 10));
+    }
+  }
+  int before = 0;
+  ok(MXSetIsNumpyShape(1, &before));
+  const CachedOp op(product());
+  const Array x({0, 4}, {}), y({0, 4}, {});
+  CHECK(op({&x, &y})[0].shape() == std::vector<int>{0, 4});
+  ok(MXSetIsNumpyShape(before, &before));
+}
+
+TEST_CASE("a CachedOp writes into arrays that are given", "[mxnet]") {
+  const CachedOp op(product());
+  const Array x({2}, {1, 2}), y({2}, {3, 4}), out({2}, {0, 0}), large({3}, {0, 0, 0});
+  ok(op.into({&x, &y}, {&out}));
+  CHECK(out.values() == std::vector<float>{3, 8});
+  ok(op.into({&x, &y}, {&x}));  // an input too
+  CHECK(x.values() == std::vector<float>{3, 8});
+  CHECK(op.into({&x, &y}, {&large}) == -1);
+  CHECK(op.into({&x, &y}, {&out, &out}) == -1);
+  CHECK(op.into({&x}, {&out}) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("requires 2 inputs but got 1"));
+  CHECK(op.into({&x, &large}, {&out}) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("in node m"));
+}
+
+TEST_CASE("a recorded call of a CachedOp has a gradient, after the CachedOp is gone too", "[mxnet]") {
+  const Array x({2}, {1, 2}), y({2}, {3, 4}), gradient({2}, {7, 7});
+  NDArrayHandle variable = x.get(), attached = gradient.get();
+  uint32_t write = 1;
+  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  int before = 0;
+  ok(MXAutogradSetIsRecording(1, &before));
+  std::vector<Array> results;
+  {
+    const CachedOp op(product());
+    results = op({&x, &y});
+  }
+  ok(MXAutogradSetIsRecording(before, &before));
+  NDArrayHandle head = results[0].get();
+  ok(MXAutogradBackward(1, &head, nullptr, 0));
+  CHECK(gradient.values() == std::vector<float>{3, 4});
+}
+
+TEST_CASE("running statistics are updated by training calls", "[mxnet]") {
+  const Sym x = Sym::variable("x");
+  const CachedOp op(Sym::call("BatchNorm", "bn", {{"momentum", "0.5"}}, {&x}));
+  const Array data({2, 1}, {1, 3}), gamma({1}, {1}), beta({1}, {0}), mean({1}, {0}), var({1}, {1});
+  int before = 0;
+  ok(MXAutogradSetIsTraining(1, &before));
+  op({&data, &gamma, &beta, &mean, &var});
+  ok(MXAutogradSetIsTraining(0, &before));
+  CHECK(mean.values()[0] == Approx(1));
+  op({&data, &gamma, &beta, &mean, &var});
+  CHECK(mean.values()[0] == Approx(1));
+}
+
+TEST_CASE("first states of unknown size get the size that the data has", "[mxnet]") {
+  const Sym x = Sym::variable("x");
+  const Sym zeros = Sym::call("_zeros", "begin", {{"shape", "(0, 2)"}}, {});
+  const CachedOp op(Sym::call("elemwise_add", "sum", {}, {&x, &zeros}));
+  for (uint32_t n : {3u, 1u}) {
+    const Array data({n, 2}, std::vector<float>(2 * n, 4));
+    CHECK(op({&data})[0].values() == std::vector<float>(2 * n, 4));
+  }
+}
+
+TEST_CASE("hooks see each operator's outputs, or its inputs too", "[mxnet]") {
+  const Sym x = Sym::variable("x"), w = Sym::variable("w");
+  const Sym fc = Sym::call("FullyConnected", "fc", {{"num_hidden", "1"}, {"no_bias", "True"}}, {&x, &w});
+  const CachedOp op(Sym::call("Activation", "act", {{"act_type", "relu"}}, {&fc}));
+  const Array data({1, 2}, {1, 2}), weight({1, 2}, {3, 4});
+  seen.clear();
+  ok(MXCachedOpRegisterOpHook(op.handle, note, false));
+  CHECK(op({&data, &weight})[0].values() == std::vector<float>{11});
+  CHECK(seen == std::vector<std::string>{"fc_output FullyConnected", "act_output Activation"});
+  seen.clear();
+  ok(MXCachedOpRegisterOpHook(op.handle, note, true));
+  op({&data, &weight});
+  CHECK(seen == std::vector<std::string>{"fc_data FullyConnected", "fc_weight FullyConnected", "fc_output FullyConnected",
+                                         "act_input0 Activation", "act_output Activation"});
+}
+
+TEST_CASE("a CachedOp is refused without outputs, inputs or sense", "[mxnet]") {
+  CachedOpHandle h = nullptr;
+  CHECK(MXCreateCachedOpEx(nullptr, 0, nullptr, nullptr, &h) == -1);
+  CHECK(MXCreateCachedOpEx(Sym::group({}).get(), 0, nullptr, nullptr, &h) == -1);
+  CHECK(MXCreateCachedOpEx(Sym::atomic("Flatten").get(), 0, nullptr, nullptr, &h) == -1);
+  const char *key = "static_shape", *value = "True", *nonsense = "perhaps";
+  CHECK(MXCreateCachedOpEx(product().get(), 1, &key, &nonsense, &h) == -1);
+  const Sym symbol = product();
+  CHECK(MXCreateCachedOpEx(symbol.get(), 1, &key, &value, &h) == -1);  // without static_alloc
+  CHECK_THAT(MXGetLastError(), Contains("static_alloc"));
+  int n = 0;
+  NDArrayHandle* out = nullptr;
+  const int* kinds = nullptr;
+  CHECK(MXInvokeCachedOpEx(nullptr, 0, nullptr, &n, &out, &kinds) == -1);
+  CHECK(MXCachedOpRegisterOpHook(nullptr, note, false) == -1);
+  ok(MXFreeCachedOp(nullptr));
+}

@@ -1,0 +1,316 @@
+#include "symbols.h"
+
+#include <map>
+
+using namespace symbols;
+using Catch::Contains;
+
+namespace {
+
+struct Executor {
+  explicit Executor(ExecutorHandle handle = nullptr) : handle(handle) {}
+  Executor(Executor&& o) noexcept
+      : handle(std::exchange(o.handle, nullptr)),
+        arguments(std::move(o.arguments)),
+        gradients(std::move(o.gradients)),
+        states(std::move(o.states)) {}
+  ~Executor() { MXExecutorFree(handle); }
+  std::vector<Array> outputs() const {
+    uint32_t n = 0;
+    NDArrayHandle* list = nullptr;
+    ok(MXExecutorOutputs(handle, &n, &list));
+    std::vector<Array> arrays;
+    for (uint32_t i = 0; i < n; ++i) arrays.emplace_back(list[i]);
+    return arrays;
+  }
+  std::vector<float> forward(bool training = false) const {
+    ok(MXExecutorForward(handle, training));
+    return outputs()[0].values();
+  }
+  int backward(const std::vector<const Array*>& heads = {}) const {
+    std::vector<NDArrayHandle> handles = handles_of(heads);
+    return MXExecutorBackwardEx(handle, uint32_t(handles.size()), handles.data(), 1);
+  }
+  void take(uint32_t n, NDArrayHandle* args, NDArrayHandle* grads, uint32_t n_aux, NDArrayHandle* aux) {
+    for (uint32_t i = 0; i < n; ++i) {
+      arguments.emplace_back(args[i]);
+      gradients.emplace_back(grads[i]);
+    }
+    for (uint32_t i = 0; i < n_aux; ++i) states.emplace_back(aux[i]);
+  }
+  ExecutorHandle handle;
+  std::vector<Array> arguments, gradients, states;  // of simple_bind and reshape
+};
+
+constexpr uint32_t null_request = 0, write_request = 1, add_request = 3;
+
+int try_bind(const Sym& symbol, const std::vector<const Array*>& args, const std::vector<const Array*>& grads,
+             std::vector<uint32_t> requests, ExecutorHandle* out) {
+  std::vector<NDArrayHandle> a = handles_of(args), g = handles_of(grads);
+  return MXExecutorBindEX(symbol.get(), 1, 0, 0, nullptr, nullptr, nullptr, uint32_t(a.size()), a.data(),
+                          g.empty() ? nullptr : g.data(), requests.empty() ? nullptr : requests.data(), 0, nullptr,
+                          nullptr, out);
+}
+
+Executor bind(const Sym& symbol, const std::vector<const Array*>& args, const std::vector<const Array*>& grads = {},
+              const std::vector<uint32_t>& requests = {}) {
+  ExecutorHandle h = nullptr;
+  ok(try_bind(symbol, args, grads, requests, &h));
+  return Executor(h);
+}
+
+using NamedShapes = std::map<std::string, std::vector<int>>;
+
+struct FlatShapes {
+  explicit FlatShapes(const NamedShapes& shapes) {
+    for (const auto& [name, dims] : shapes) {
+      names.push_back(name.c_str());
+      data.insert(data.end(), dims.begin(), dims.end());
+      starts.push_back(uint32_t(data.size()));
+    }
+  }
+  std::vector<const char*> names;
+  std::vector<int> data;
+  std::vector<uint32_t> starts{0};
+};
+
+int try_simple_bind(const Sym& symbol, const NamedShapes& shapes, const char* request, Executor* out,
+                    const std::vector<const char*>& shared_names = {}, ExecutorHandle shared = nullptr) {
+  const FlatShapes flat(shapes);
+  std::vector<const char*> names = flat.names, shared_list = shared_names;
+  int buffer = -1;
+  uint32_t n = 0, n_aux = 0;
+  NDArrayHandle *args = nullptr, *grads = nullptr, *aux = nullptr;
+  const int rc = MXExecutorSimpleBindEx(
+      symbol.get(), 1, 0, 0, nullptr, nullptr, nullptr, 0, nullptr, &request, uint32_t(names.size()), names.data(),
+      flat.data.data(), flat.starts.data(), 0, nullptr, nullptr, 0, nullptr, nullptr, uint32_t(shared_list.size()),
+      shared_list.data(), &buffer, nullptr, nullptr, nullptr, nullptr, &n, &args, &grads, &n_aux, &aux, shared,
+      &out->handle);
+  if (rc == 0) out->take(n, args, grads, n_aux, aux);
+  return rc;
+}
+
+int try_reshape(const Executor& from, const NamedShapes& shapes, bool partial, bool grow, Executor* out) {
+  const FlatShapes flat(shapes);
+  std::vector<const char*> names = flat.names;
+  uint32_t n = 0, n_aux = 0;
+  NDArrayHandle *args = nullptr, *grads = nullptr, *aux = nullptr;
+  const int rc = MXExecutorReshapeEx(partial, grow, 1, 0, 0, nullptr, nullptr, nullptr, uint32_t(names.size()),
+                                     names.data(), flat.data.data(), flat.starts.data(), &n, &args, &grads, &n_aux,
+                                     &aux, from.handle, &out->handle);
+  if (rc == 0) out->take(n, args, grads, n_aux, aux);
+  return rc;
+}
+
+Sym product() {
+  const Sym x = Sym::variable("x"), y = Sym::variable("y");
+  return Sym::call("elemwise_mul", "m", {}, {&x, &y});
+}
+
+Sym dense() {
+  const Sym x = Sym::variable("x");
+  return Sym::call("FullyConnected", "fc", {{"num_hidden", "2"}}, {&x});
+}
+
+std::vector<std::string> seen;
+void note(const char* name, NDArrayHandle array, void* context) {
+  static_cast<std::vector<std::string>*>(context)->emplace_back(name);
+  MXNDArrayFree(array);
+}
+
+}  // namespace
+
+TEST_CASE("an executor reads and writes the arrays that it is bound to", "[mxnet]") {
+  const Array x({2}, {1, 2}), y({2}, {3, 4}), dx({2}, {9, 9}), dy({2}, {1, 1});
+  const Executor e = bind(product(), {&x, &y}, {&dx, &dy}, {write_request, add_request});
+  const std::vector<Array> outputs = e.outputs();
+  CHECK(e.forward(true) == std::vector<float>{3, 8});
+  CHECK(outputs[0].values() == std::vector<float>{3, 8});  // the memory of before
+  ok(e.backward());
+  CHECK(dx.values() == std::vector<float>{3, 4});
+  CHECK(dy.values() == std::vector<float>{2, 3});
+  ok(e.backward());  // again
+  CHECK(dx.values() == std::vector<float>{3, 4});
+  CHECK(dy.values() == std::vector<float>{3, 5});
+  x.set({10, 20});
+  CHECK(e.forward() == std::vector<float>{30, 80});
+  const Array head({2}, {1, 0});
+  ok(e.backward({&head}));  // after a forward that did not train
+  CHECK(dx.values() == std::vector<float>{3, 0});
+}
+
+TEST_CASE("a backward comes before any forward, and after the arguments have changed", "[mxnet]") {
+  const Array x({1}, {2}), y({1}, {3}), dx({1}, {0}), dy({1}, {0});
+  const Executor e = bind(product(), {&x, &y}, {&dx, &dy}, {write_request, write_request});
+  ok(e.backward());
+  CHECK(dx.values() == std::vector<float>{3});
+  e.forward(true);
+  y.set({7});
+  ok(e.backward());
+  CHECK(dx.values() == std::vector<float>{7});
+}
+
+TEST_CASE("what no gradient reaches is zero, and what wants none stays", "[mxnet]") {
+  const Sym x = Sym::variable("x"), y = Sym::variable("y");
+  const Sym blocked = Sym::call("BlockGrad", "b", {}, {&y});
+  const Sym sum = Sym::call("elemwise_add", "s", {}, {&x, &blocked});
+  const Array a({1}, {2}), b({1}, {3}), da({1}, {5}), db({1}, {5});
+  {
+    const Executor e = bind(sum, {&a, &b}, {&da, &db}, {null_request, write_request});
+    e.forward(true);
+    ok(e.backward());
+    CHECK(da.values() == std::vector<float>{5});
+    CHECK(db.values() == std::vector<float>{0});
+  }
+  db.set({5});
+  const Executor e = bind(sum, {&a, &b}, {&da, &db}, {write_request, add_request});
+  e.forward(true);
+  ok(e.backward());
+  CHECK(da.values() == std::vector<float>{1});
+  CHECK(db.values() == std::vector<float>{5});
+}
+
+TEST_CASE("one gradient array serves two executors", "[mxnet]") {
+  const Array x({1}, {2}), y({1}, {3}), z({1}, {4}), dx({1}, {0});
+  const Executor first = bind(product(), {&x, &y}, {&dx, nullptr}, {add_request, null_request});
+  const Executor second = bind(product(), {&x, &z}, {&dx, nullptr}, {add_request, null_request});
+  for (const Executor* e : {&first, &second}) {
+    e->forward(true);
+    ok(e->backward());
+  }
+  CHECK(dx.values() == std::vector<float>{7});
+}
+
+TEST_CASE("simple_bind makes arrays of inferred shapes, and shares those of another executor", "[mxnet]") {
+  Executor e;
+  ok(try_simple_bind(dense(), {{"x", {4, 3}}}, "write", &e));
+  REQUIRE(e.arguments.size() == 3);
+  CHECK(e.arguments[1].shape() == std::vector<int>{2, 3});
+  CHECK(e.gradients[1].shape() == std::vector<int>{2, 3});
+  e.arguments[0].set(std::vector<float>(12, 1));
+  e.arguments[1].set({1, 2, 3, 4, 5, 6});
+  CHECK(e.forward(true) == std::vector<float>{6, 15, 6, 15, 6, 15, 6, 15});
+  ok(e.backward());
+  CHECK(e.gradients[2].values() == std::vector<float>{4, 4});
+
+  Executor other;
+  ok(try_simple_bind(dense(), {{"x", {1, 3}}}, "null", &other, {"fc_weight", "fc_bias"}, e.handle));
+  CHECK(other.gradients[1].get() == nullptr);
+  other.arguments[0].set({1, 0, 0});
+  CHECK(other.forward() == std::vector<float>{1, 4});
+  other.arguments[1].set({0, 0, 0, 0, 0, 0});
+  CHECK(e.forward() == std::vector<float>(8, 0));
+}
+
+TEST_CASE("simple_bind says which shapes do not follow, and what does not fit", "[mxnet]") {
+  Executor e;
+  CHECK(try_simple_bind(dense(), {}, "write", &e) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("cannot decide shapes") && Contains("fc_weight"));
+  CHECK(try_simple_bind(dense(), {{"x", {4, 3}}, {"fc_weight", {2, 5}}}, "write", &e) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("fc"));
+  CHECK(try_simple_bind(dense(), {{"x", {4, 3}}}, "sometimes", &e) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("sometimes"));
+  CHECK(e.handle == nullptr);
+}
+
+TEST_CASE("a reshaped executor uses the memory of the one before", "[mxnet]") {
+  Executor e;
+  ok(try_simple_bind(dense(), {{"x", {4, 3}}}, "write", &e));
+  e.arguments[0].set(std::vector<float>(12, 1));
+  e.arguments[1].set({1, 1, 1, 2, 2, 2});
+  Executor small;
+  ok(try_reshape(e, {{"x", {2, 3}}}, false, false, &small));
+  CHECK(small.arguments[0].shape() == std::vector<int>{2, 3});
+  CHECK(small.forward() == std::vector<float>{3, 6, 3, 6});
+  CHECK(e.outputs()[0].values() == std::vector<float>{3, 6, 3, 6, 0, 0, 0, 0});
+  small.arguments[0].set(std::vector<float>(6, 0));
+  CHECK(e.forward() == std::vector<float>{0, 0, 0, 0, 3, 6, 3, 6});
+
+  Executor large;
+  CHECK(try_reshape(e, {{"x", {9, 3}}}, false, false, &large) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("allow_up_sizing"));
+  ok(try_reshape(e, {{"x", {9, 3}}}, false, true, &large));
+  CHECK(large.arguments[0].values() == std::vector<float>(27, 0));
+  CHECK(large.arguments[1].values() == std::vector<float>{1, 1, 1, 2, 2, 2});
+  Executor wide;
+  CHECK(try_reshape(e, {{"x", {4, 2}}}, false, false, &wide) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("fc_weight") && Contains("partial_shaping"));
+  ok(try_reshape(e, {{"x", {4, 2}}}, true, false, &wide));
+  CHECK(wide.arguments[1].shape() == std::vector<int>{2, 2});
+}
+
+TEST_CASE("arrays of named contexts are copied to where the executor runs", "[mxnet]") {
+  const Sym x = Sym::variable("x"), y = Sym::variable("y");
+  Sym first = Sym::call("elemwise_mul", "m", {{"ctx_group", "one"}}, {&x, &y});
+  const Sym last = Sym::call("_plus_scalar", "p", {{"scalar", "1"}, {"ctx_group", "two"}}, {&first});
+  NDArrayHandle raw = nullptr;
+  const uint32_t dims[] = {2};
+  ok(MXNDArrayCreateEx(dims, 1, 1, 1, 0, 0, &raw));
+  const Array a(raw), b({2}, {3, 4}), da({2}, {0, 0}), db({2}, {0, 0});
+  a.set({1, 2});
+  std::vector<NDArrayHandle> args = handles_of({&a, &b}), grads = handles_of({&da, &db});
+  uint32_t requests[] = {write_request, add_request};
+  const char* keys[] = {"one", "two"};
+  const int types[] = {1, 1}, ids[] = {0, 2};
+  Executor e;
+  ok(MXExecutorBindEX(last.get(), 1, 0, 2, keys, types, ids, 2, args.data(), grads.data(), requests, 0, nullptr, nullptr,
+                      &e.handle));
+  CHECK(e.forward(true) == std::vector<float>{4, 9});
+  int type = 0, id = 0;
+  ok(MXNDArrayGetContext(e.outputs()[0].get(), &type, &id));
+  CHECK(type == 1);
+  CHECK(id == 2);
+  ok(e.backward());
+  CHECK(da.values() == std::vector<float>{3, 4});
+  CHECK(db.values() == std::vector<float>{1, 2});
+}
+
+TEST_CASE("monitors see what an executor computes", "[mxnet]") {
+  Executor e;
+  ok(try_simple_bind(dense(), {{"x", {1, 3}}}, "write", &e));
+  seen.clear();
+  ok(MXExecutorSetMonitorCallbackEX(e.handle, note, &seen, false));
+  e.forward(true);
+  ok(e.backward());
+  CHECK(seen == std::vector<std::string>{"fc_output"});
+  seen.clear();
+  ok(MXExecutorSetMonitorCallbackEX(e.handle, note, &seen, true));
+  e.forward();
+  CHECK(seen ==
+        std::vector<std::string>{"x", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias", "fc_output"});
+  ok(MXExecutorSetMonitorCallbackEX(e.handle, nullptr, nullptr, false));
+  seen.clear();
+  e.forward();
+  CHECK(seen.empty());
+}
+
+TEST_CASE("what an executor says of itself", "[mxnet]") {
+  const Sym x = Sym::variable("x");
+  const Sym a = Sym::call("_plus_scalar", "a", {{"scalar", "1"}}, {&x});
+  const Sym b = Sym::call("_plus_scalar", "b", {{"scalar", "1"}}, {&x});
+  const Sym sum = Sym::call("elemwise_add", "s", {}, {&a, &b});
+  const Array data({1}, {1});
+  const Executor e = bind(sum, {&data});
+  const char* text = nullptr;
+  ok(MXExecutorPrint(e.handle, &text));
+  CHECK_THAT(text, Contains("Op:elemwise_add, Name=s") && Contains("Total 0 MB allocated"));
+  SymbolHandle h = nullptr;
+  ok(MXExecutorGetOptimizedSymbol(e.handle, &h));
+  CHECK(Sym(h).by(MXSymbolGetInternals).outputs() == std::vector<std::string>{"x", "a_output", "s_output"});
+}
+
+TEST_CASE("an executor is refused for arrays that do not fit", "[mxnet]") {
+  const Array x({2}, {1, 2}), three({3}, {1, 2, 3});
+  ExecutorHandle h = nullptr;
+  CHECK(try_bind(product(), {&x}, {}, {}, &h) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("2 arguments, got 1"));
+  CHECK(try_bind(product(), {&x, &three}, {}, {}, &h) == -1);
+  CHECK(try_bind(product(), {&x, nullptr}, {}, {}, &h) == -1);
+  CHECK(try_bind(product(), {&x, &x}, {&three, &x}, {write_request, write_request}, &h) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("gradient"));
+  CHECK(try_bind(product(), {&x, &x}, {&x, &x}, {7, 1}, &h) == -1);
+  CHECK(h == nullptr);
+  CHECK(MXExecutorForward(nullptr, 0) == -1);
+  CHECK(MXExecutorBackwardEx(nullptr, 0, nullptr, 1) == -1);
+  ok(MXExecutorFree(nullptr));
+}

@@ -1,0 +1,208 @@
+#include "symbols.h"
+
+#include <cstdio>
+#include <filesystem>
+
+using namespace symbols;
+using Catch::Contains;
+using Strings = std::vector<std::string>;
+
+namespace {
+Sym dense(const char* name, const Sym& data, const char* units = "3") {
+  return Sym::call("FullyConnected", name, {{"num_hidden", units}}, {&data});
+}
+}  // namespace
+
+TEST_CASE("an operator's missing inputs become variables that have its attributes", "[mxnet]") {
+  const Sym data = Sym::variable("data");
+  Sym fc = Sym::atomic("FullyConnected", {{"num_hidden", "3"}, {"lr_mult", "2"}, {"__mood__", "calm"}});
+  ok(fc.compose("fc", {&data}, {"data"}));
+  CHECK(fc.arguments() == Strings{"data", "fc_weight", "fc_bias"});
+  CHECK(fc.outputs() == Strings{"fc_output"});
+  CHECK(fc.attribute("lr_mult") == "2");
+  CHECK(fc.attribute("__lr_mult__") == "2");
+  CHECK(fc.attribute("_value_index") == "0");
+  const Strings pairs = fc.list(MXSymbolListAttr);  // keys and values: the count is of pairs
+  CHECK(pairs.size() == 3 * 4);
+  uint32_t n = 0;
+  const char** texts = nullptr;
+  ok(MXSymbolListAttr(fc.get(), &n, &texts));
+  const Strings all = texts_of(2 * n, texts);
+  for (const char* key : {"fc_weight$num_hidden", "fc_bias$lr_mult", "fc_weight$__lr_mult__", "fc$__mood__"}) {
+    CHECK(std::find(all.begin(), all.end(), key) != all.end());
+  }
+  ok(MXSymbolListAttrShallow(fc.get(), &n, &texts));
+  CHECK(n == 4);
+
+  const Sym bn = Sym::call("BatchNorm", "bn", {}, {&fc});
+  CHECK(bn.states() == Strings{"bn_moving_mean", "bn_moving_var"});
+  CHECK(bn.outputs() == Strings{"bn_output"});
+  CHECK_THAT(bn.tojson(), Contains(R"("__init__": "[\"one\", {}]")"));
+  const Sym statistics = Sym::call("BatchNorm", "bn", {{"output_mean_var", "True"}}, {&fc});
+  CHECK(statistics.outputs() == Strings{"bn_output", "bn_mean", "bn_var"});
+  const Sym no_bias = Sym::call("FullyConnected", "f", {{"num_hidden", "3"}, {"no_bias", "True"}}, {});
+  CHECK(no_bias.arguments() == Strings{"f_data", "f_weight"});
+  const Sym gru = Sym::call("RNN", "r",
+                            {{"state_size", "2"}, {"num_layers", "1"}, {"mode", "gru"}, {"use_sequence_length", "True"}},
+                            {&data});
+  CHECK(gru.arguments() == Strings{"data", "r_parameters", "r_state", "r_sequence_length"});
+  const Sym joined = Sym::call("Concat", "c", {{"num_args", "3"}}, {&data, &fc});
+  CHECK(joined.arguments() == Strings{"data", "fc_weight", "fc_bias", "c_arg2"});
+}
+
+TEST_CASE("composition refuses what an operator does not take", "[mxnet]") {
+  const Sym data = Sym::variable("data");
+  const Sym pair = Sym::group({&data, &data});
+  Sym fc = Sym::atomic("FullyConnected", {{"num_hidden", "3"}});
+  CHECK(fc.compose("fc", {&data}, {"dat"}) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("dat") && Contains("[0]data"));
+  CHECK(fc.compose("fc", {&pair}) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("2 outputs"));
+  CHECK(fc.compose("fc", {&data, &data, &data, &data}) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("requires 3, provided 4"));
+  ok(fc.compose("fc", {&data}));  // failures have left it as it was
+  CHECK(fc.compose("fc", {&data}) == -1);
+  CHECK(fc.compose("fc", {&data}, {"nothing"}) == -1);
+
+  Sym bn = Sym::atomic("BatchNorm");
+  CHECK(bn.compose("bn", {&data, &data, &data, &fc}) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("must be a variable"));
+
+  SymbolHandle h = nullptr;
+  CHECK(Sym::create("FullyConnected", {}, &h) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("num_hidden"));
+  CHECK(Sym::create("FullyConnected", {{"num_hidden", "x"}}, &h) == -1);
+  CHECK(Sym::create("FullyConnected", {{"num_hidden", "3"}, {"units", "3"}}, &h) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("units"));
+  CHECK(Sym::create("FullyConnected", {{"num_hidden", "3"}, {"weight_lr_mult", "1"}}, &h) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("sym = YourSymbolName(weight=w)"));
+  CHECK(Sym::create("_foreach", {}, &h) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("num_outputs"));
+  CHECK(MXSymbolCreateAtomicSymbol(nullptr, 0, nullptr, nullptr, &h) == -1);
+  CHECK(NNSymbolCompose(nullptr, "x", 0, nullptr, nullptr) == -1);
+}
+
+TEST_CASE("variables of a composed symbol are replaced in place, also by what was made later", "[mxnet]") {
+  const Sym x = Sym::variable("x");
+  Sym net = dense("out", x);
+  const Sym copy = net.by(MXSymbolCopy);
+  const Sym y = Sym::variable("y");
+  const Sym first = dense("first", y, "4");
+  ok(net.compose("net", {&first}, {"x"}));
+  CHECK(net.arguments() == Strings{"y", "first_weight", "first_bias", "out_weight", "out_bias"});
+  CHECK(net.outputs() == Strings{"net_output"});
+  CHECK(copy.arguments() == Strings{"x", "out_weight", "out_bias"});
+  CHECK(Sym::json(net.tojson()).arguments() == net.arguments());
+}
+
+TEST_CASE("parts of a symbol: outputs, internals, children, inputs", "[mxnet]") {
+  const Sym x = Sym::variable("x");
+  const Sym parts = Sym::call("SliceChannel", "cut", {{"num_outputs", "3"}}, {&x});
+  uint32_t n = 0;
+  ok(MXSymbolGetNumOutputs(parts.get(), &n));
+  CHECK(n == 3);
+  CHECK(parts.outputs() == Strings{"cut_output0", "cut_output1", "cut_output2"});
+  CHECK(parts.output(1).attribute("_value_index") == "1");
+  SymbolHandle h = nullptr;
+  CHECK(MXSymbolGetOutput(parts.get(), 3, &h) == -1);
+  const Sym left = parts.output(0), right = parts.output(2);
+  const Sym sum = Sym::call("elemwise_add", "sum", {}, {&left, &right});
+  CHECK(sum.by(MXSymbolGetInternals).outputs() ==
+        Strings{"x", "cut_output0", "cut_output1", "cut_output2", "sum_output"});
+  CHECK(sum.by(MXSymbolGetChildren).outputs() == Strings{"cut_output0", "cut_output2"});
+  const Sym none = x.by(MXSymbolGetChildren);
+  CHECK(none.outputs().empty());
+  CHECK(none.arguments().empty());
+  const char* text = nullptr;
+  CHECK(MXSymbolSaveToJSON(none.get(), &text) == -1);
+  SymbolHandle* handles = nullptr;
+  int count = 0;
+  ok(MXSymbolGetInputSymbols(sum.get(), &handles, &count));
+  REQUIRE(count == 1);
+  CHECK(Sym(handles[0]).outputs() == Strings{"x"});
+  const Sym empty = Sym::group({});
+  ok(MXSymbolGetNumOutputs(empty.get(), &n));
+  CHECK(n == 0);
+  const Sym again = sum.by(MXGenAtomicSymbolFromSymbol);
+  CHECK(again.outputs() == Strings{"output"});
+  CHECK(MXGenAtomicSymbolFromSymbol(x.get(), &h) == -1);
+}
+
+TEST_CASE("attributes are set for one node, and seen through every symbol of it", "[mxnet]") {
+  const Sym x = Sym::variable("x");
+  const Sym other = x.by(MXShallowCopySymbol);
+  ok(MXSymbolSetAttr(x.get(), "lr_mult", "0.5"));
+  CHECK(other.attribute("__lr_mult__") == "0.5");
+  CHECK(other.attribute("nothing").empty());
+  ok(MXSymbolSetAttr(x.get(), "name", "renamed"));
+  CHECK(other.outputs() == Strings{"renamed"});
+  CHECK(MXSymbolSetAttr(x.get(), "__shape__", "four") == -1);
+  CHECK(MXSymbolSetAttr(x.get(), "__dtype__", "99") == -1);
+  ok(MXSymbolSetAttr(x.get(), "__shape__", "(0, 4)"));
+  const Sym fc = dense("fc", x);
+  CHECK(MXSymbolSetAttr(fc.get(), "num_hidden", "many") == -1);
+  CHECK(fc.attribute("num_hidden") == "3");
+  ok(MXSymbolSetAttr(fc.get(), "num_hidden", "5"));
+  CHECK(fc.attribute("num_hidden") == "5");
+  const Sym both = Sym::group({&x, &fc});
+  CHECK(MXSymbolSetAttr(both.get(), "mood", "calm") == -1);
+  CHECK(both.attribute("mood").empty());
+  const char* text = nullptr;
+  int success = 1;
+  ok(MXSymbolGetName(both.get(), &text, &success));
+  CHECK(success == 0);
+}
+
+TEST_CASE("symbols are written as MXNet writes them", "[mxnet]") {
+  const Sym x = Sym::variable("a");
+  const Sym pool = Sym::call("Pooling", "p", {{"kernel", "(2, 2)"}}, {&x});
+  // the outputs of max pooling are two to MXNet
+  CHECK(pool.tojson() == R"({
+  "nodes": [
+    {
+      "op": "null", 
+      "name": "a", 
+      "inputs": []
+    }, 
+    {
+      "op": "Pooling", 
+      "name": "p", 
+      "attrs": {"kernel": "(2, 2)"}, 
+      "inputs": [[0, 0, 0]]
+    }
+  ], 
+  "arg_nodes": [0], 
+  "node_row_ptr": [0, 1, 3], 
+  "heads": [[1, 0, 0]], 
+  "attrs": {"mxnet_version": ["int", 10901]}
+})");
+  int before = 0;
+  ok(MXSetIsNumpyShape(1, &before));
+  CHECK_THAT(pool.tojson(), Contains(R"("is_np_shape": ["int", 1])"));
+  ok(MXSetIsNumpyShape(before, &before));
+
+  const std::string file = (std::filesystem::temp_directory_path() / "kaon_mxnet_symbol.json").string();
+  ok(MXSymbolSaveToFile(pool.get(), file.c_str()));
+  SymbolHandle h = nullptr;
+  ok(MXSymbolCreateFromFile(file.c_str(), &h));
+  CHECK(Sym(h).tojson() == pool.tojson());
+  std::filesystem::remove(file);
+  CHECK(MXSymbolCreateFromFile(file.c_str(), &h) == -1);
+  CHECK(MXSymbolCreateFromJSON("{}", &h) == -1);
+  CHECK(MXSymbolCreateFromJSON("[", &h) == -1);
+  CHECK(MXSymbolSaveToFile(pool.get(), "/no/such/folder/x.json") == -1);
+  const char* text = nullptr;
+  ok(MXSymbolPrint(pool.get(), &text));
+  CHECK(std::string(text) ==
+        "Symbol Outputs:\n\toutput[0]=p(0)\nVariable:a\n--------------------\nOp:Pooling, Name=p\nInputs:\n"
+        "\targ[0]=a(0) version=0\nAttrs:\n\tkernel=(2, 2)\n");
+}
+
+TEST_CASE("casts of mixed precision are taken out", "[mxnet]") {
+  const Sym a = Sym::variable("a"), b = Sym::variable("b");
+  const Sym cast = Sym::call("amp_cast", "c", {{"dtype", "float16"}}, {&a});
+  const Sym sum = Sym::call("elemwise_add", "s", {}, {&cast, &b});
+  const Sym plain = sum.by(MXSymbolRemoveAmpCast);
+  CHECK(plain.by(MXSymbolGetInternals).outputs() == Strings{"a", "b", "s_output"});
+  CHECK(sum.by(MXSymbolGetInternals).outputs() == Strings{"a", "c_output", "b", "s_output"});
+}
