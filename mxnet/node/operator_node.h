@@ -26,6 +26,8 @@ const CustomSignature* custom_signature_of(const SymbolNode& node);
 // nullptr for a variable.
 const OperatorInfo* info_of(const SymbolNode& node);
 
+// How many inputs an operator takes with its attributes; -1: any number. Throws ValueError where Kaon does not have it.
+int expected_inputs(const SymbolNode& node);
 // The names of its `count` inputs: which of MXNet's there are depends on attributes (no_bias, use_sequence_length).
 std::vector<std::string> input_names(const SymbolNode& node, int count);
 

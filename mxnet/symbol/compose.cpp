@@ -11,7 +11,6 @@
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
-#include "kaon/ops/custom/custom_family.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -37,10 +36,11 @@ const SymbolEntry& only_output(const Symbol& symbol, const std::string& which) {
 // How a variable that follows from an operator begins, for initializers.
 const char* initial_value(const SymbolNode& node, int input) {
   const std::string& op = node.op_name;
-  if (op == "BatchNorm" || op == "_contrib_SyncBatchNorm" || op == "_contrib_BatchNormWithReLU") {
+  if (op == "BatchNorm" || op == "BatchNorm_v1" || op == "_contrib_SyncBatchNorm" || op == "_contrib_BatchNormWithReLU") {
     return input == 3 ? R"(["zero", {}])" : input == 4 ? R"(["one", {}])" : nullptr;
   }
   if (op == "LeakyReLU" && input == 1) return R"(["Constant", {"value": 0.25}])";
+  if (op == "IdentityAttachKLSparseReg" && input == 1) return R"(["zero", {}])";
   if (op == "UpSampling" && input == 1) return R"(["bilinear", {}])";
   return nullptr;
 }
@@ -50,17 +50,6 @@ SymbolEntry missing_input(const SymbolNode& node, const std::string& name) {
   SymbolEntry made = Symbol::variable(node.name.empty() ? name : node.name + "_" + name).entry();
   made.node->text_attrs = node.text_attrs;
   return made;
-}
-
-// The number of inputs; -1: as many as are given.
-int expected_inputs(const SymbolNode& node, const OperatorInfo& info) {
-  if (const CustomSignature* custom = custom_signature_of(node)) return int(custom->inputs.size());
-  const int by_operator = def_of(info).num_inputs(node.attrs.get());
-  if (by_operator >= 0 || info.num_args_key.empty()) return by_operator;
-  const auto it = node.text_attrs.find(info.num_args_key);
-  int64_t count = 0;
-  if (it == node.text_attrs.end() || !ops::from_text(it->second, count) || count < 0 || count > 1 << 20) return -1;
-  return int(count);
 }
 
 void check_updates(const SymbolNode& node) {
@@ -117,7 +106,7 @@ void compose_operator(SymbolObject& object, const std::vector<const Symbol*>& ar
     compose_loop(*node, args);
   } else {
     const OpDef& def = def_of(info);
-    std::vector<SymbolEntry> inputs = inputs_in_order(*node, expected_inputs(*node, info), args, named);
+    std::vector<SymbolEntry> inputs = inputs_in_order(*node, expected_inputs(*node), args, named);
     const std::vector<SymbolEntry> before = std::exchange(node->inputs, std::move(inputs));
     try {
       if (def.traits.variadic) read_again(*node);  // with the number of inputs

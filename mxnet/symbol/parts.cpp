@@ -87,8 +87,13 @@ int MXSymbolCopy(SymbolHandle symbol, SymbolHandle* out) {
 
 int MXSymbolRemoveAmpCast(SymbolHandle sym_handle, SymbolHandle* ret_sym_handle) {
   return guard([&] {
-    const Symbol& s = symbol_of(sym_handle).symbol;
-    *ret_sym_handle = new SymbolObject(copy_graph(s, [](const SymbolEntry& e) { return behind_cast(e); }, [](const SymbolNode&, SymbolNode&) {}));
+    const Symbol copy = copy_graph(symbol_of(sym_handle).symbol);
+    for (SymbolNode* n : graph::creation_order(copy.entries())) {  // one that is an output stays
+      for (SymbolEntry& e : n->inputs) {
+        while (const SymbolEntry* input = behind_cast(e)) e = SymbolEntry(*input);
+      }
+    }
+    *ret_sym_handle = new SymbolObject(copy);
   });
 }
 
