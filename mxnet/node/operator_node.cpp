@@ -55,14 +55,22 @@ struct OutputCount {
   int count;
 };
 constexpr OutputCount counted[] = {
-    {"BilinearSampler", 2},      {"CTCLoss", 2},
-    {"Correlation", 3},          {"GridGenerator", 2},
-    {"GroupNorm", 3},            {"InstanceNorm", 3},
-    {"L2Normalization", 2},      {"LRN", 2},
-    {"SpatialTransformer", 3},   {"_contrib_BatchNormWithReLU", 4},
-    {"_contrib_MultiProposal", 2}, {"_contrib_Proposal", 2},
-    {"_contrib_SyncBatchNorm", 3}, {"_linalg_det", 3},
-    {"_linalg_slogdet", 4},      {"sort", 2},
+    {"BilinearSampler", 2},
+    {"CTCLoss", 2},
+    {"Correlation", 3},
+    {"GridGenerator", 2},
+    {"GroupNorm", 3},
+    {"InstanceNorm", 3},
+    {"L2Normalization", 2},
+    {"LRN", 2},
+    {"SpatialTransformer", 3},
+    {"_contrib_BatchNormWithReLU", 4},
+    {"_contrib_MultiProposal", 2},
+    {"_contrib_Proposal", 2},
+    {"_contrib_SyncBatchNorm", 3},
+    {"_linalg_det", 3},
+    {"_linalg_slogdet", 4},
+    {"sort", 2},
 };
 
 // Operators of any number of inputs, which an attribute says; their names, which a number follows.

@@ -44,8 +44,8 @@ std::string output_name(const SymbolNode& node, int output);
 // The symbol of all visible outputs.
 Symbol symbol_of_node(const NodePtr& node);
 
-// Reads the texts of the node again, into `attrs`. Throws ValueError and leaves the node as it was for a text that is no
-// value, and where the node would have other numbers of inputs or outputs.
+// Reads the texts of the node again, into `attrs`. Throws ValueError and leaves the node as it was for a text that is
+// no value, and where the node would have other numbers of inputs or outputs.
 void read_again(SymbolNode& node);
 
 // Gives the node a place after its inputs in the order of creation, by which programs run.

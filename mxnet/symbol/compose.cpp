@@ -27,8 +27,7 @@ using Named = std::map<std::string, const Symbol*>;
 
 const SymbolEntry& only_output(const Symbol& symbol, const std::string& which) {
   if (symbol.num_outputs() != 1) {
-    throw ValueError(
-        fmt::format("[Compose] argument {} has {} outputs, one is expected", which, symbol.num_outputs()));
+    throw ValueError(fmt::format("[Compose] argument {} has {} outputs, one is expected", which, symbol.num_outputs()));
   }
   return symbol.entries()[0];
 }
@@ -36,7 +35,8 @@ const SymbolEntry& only_output(const Symbol& symbol, const std::string& which) {
 // How a variable that follows from an operator begins, for initializers.
 const char* initial_value(const SymbolNode& node, int input) {
   const std::string& op = node.op_name;
-  if (op == "BatchNorm" || op == "BatchNorm_v1" || op == "_contrib_SyncBatchNorm" || op == "_contrib_BatchNormWithReLU") {
+  if (op == "BatchNorm" || op == "BatchNorm_v1" || op == "_contrib_SyncBatchNorm" ||
+      op == "_contrib_BatchNormWithReLU") {
     return input == 3 ? R"(["zero", {}])" : input == 4 ? R"(["one", {}])" : nullptr;
   }
   if (op == "LeakyReLU" && input == 1) return R"(["Constant", {"value": 0.25}])";
@@ -56,8 +56,8 @@ void check_updates(const SymbolNode& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!ops::is_mutated(node.op->traits_of(node.attrs.get()), int(i), int(node.inputs.size()))) continue;
     if (!is_operator(*node.inputs[i].node)) continue;
-    throw ValueError(fmt::format("[Compose] {} updates its input {}, which must be a variable and is '{}'", node.op_name,
-                                 i, node.inputs[i].node->name));
+    throw ValueError(fmt::format("[Compose] {} updates its input {}, which must be a variable and is '{}'",
+                                 node.op_name, i, node.inputs[i].node->name));
   }
 }
 
@@ -79,8 +79,8 @@ std::vector<SymbolEntry> inputs_in_order(const SymbolNode& node, int expected, c
   size_t matched = 0;
   for (size_t i = args.size(); i < size_t(expected); ++i) {
     if (i >= names.size()) {
-      throw ValueError(fmt::format("[Compose] Not enough argument to call operator {}: it takes {} inputs",
-                                   node.op_name, expected));
+      throw ValueError(
+          fmt::format("[Compose] Not enough argument to call operator {}: it takes {} inputs", node.op_name, expected));
     }
     const auto given = named.find(names[i]);
     if (given != named.end()) {
