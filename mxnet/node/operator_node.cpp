@@ -49,7 +49,7 @@ std::string_view own_name(const SymbolNode& node, int output) {
 // Operators whose only visible output is "output0": MXNet numbers it for the hidden ones.
 constexpr std::string_view numbered_alone[] = {"CTCLoss", "_contrib_box_nms", "_linalg_det", "sort"};
 
-// Operators with hidden outputs in MXNet that Kaon's do not have: how many there are in all.
+// Operators with other hidden outputs in MXNet than Kaon's have: how many there are in all.
 struct OutputCount {
   std::string_view op;
   int count;
@@ -61,6 +61,7 @@ constexpr OutputCount counted[] = {
     {"GridGenerator", 2},
     {"GroupNorm", 3},
     {"InstanceNorm", 3},
+    {"IdentityAttachKLSparseReg", 1},
     {"L2Normalization", 2},
     {"LRN", 2},
     {"SpatialTransformer", 3},
@@ -113,9 +114,13 @@ int expected_inputs(const SymbolNode& node) {
   const int by_operator = def_of(info).num_inputs(node.attrs.get());
   const NumberedInputs* numbered = numbered_inputs_of(node);
   if (by_operator >= 0 || (info.num_args_key.empty() && !numbered)) return by_operator;
-  const auto it = node.text_attrs.find(numbered ? std::string(numbered->count) : info.num_args_key);
+  const std::string key = numbered ? std::string(numbered->count) : info.num_args_key;
+  const auto it = node.text_attrs.find(key);
+  const OperatorInfo::Argument* argument = info.argument(key);
+  std::string_view text = argument ? argument->default_text() : std::string_view();
+  if (it != node.text_attrs.end()) text = it->second;
   int64_t count = 0;
-  if (it == node.text_attrs.end() || !ops::from_text(it->second, count) || count < 0 || count > 1 << 20) return -1;
+  if (!ops::from_text(text, count) || count < 0 || count > 1 << 20) return -1;
   return int(count);
 }
 
@@ -167,7 +172,7 @@ int counted_outputs(const SymbolNode& node) {
     return 2;  // a workspace
   }
   for (const OutputCount& c : counted) {
-    if (c.op == node.op_name) return std::max(c.count, node.num_outputs());
+    if (c.op == node.op_name) return c.count;
   }
   return node.num_outputs();
 }
