@@ -52,8 +52,8 @@ HybridizeOptions options_of(int count, const char** keys, const char** values) {
 std::vector<NDArray> run(CachedOpObject& op, std::span<const NDArray* const> inputs, Context context) {
   Program& program = op.program;
   if (inputs.size() != program.input_names().size()) {
-    throw ValueError(fmt::format("[CachedOp] CachedOp requires {} inputs but got {}", program.input_names().size(),
-                                 inputs.size()));
+    throw ValueError(
+        fmt::format("[CachedOp] CachedOp requires {} inputs but got {}", program.input_names().size(), inputs.size()));
   }
   std::vector<NDArray> results(program.num_outputs());
   const DeviceScope scope(context.device());
@@ -108,8 +108,8 @@ int MXInvokeCachedOpEx(CachedOpHandle handle, int num_inputs, NDArrayHandle* inp
     if (!*outputs) return return_results(std::move(results), context, num_outputs, outputs);
     const std::vector<ArrayObject*> targets = arrays_of(*outputs, *num_outputs);
     if (targets.size() != results.size()) {
-      throw ValueError(fmt::format("[CachedOp] has {} outputs, got {} arrays for them", results.size(),
-                                   targets.size()));
+      throw ValueError(
+          fmt::format("[CachedOp] has {} outputs, got {} arrays for them", results.size(), targets.size()));
     }
     for (size_t i = 0; i < targets.size(); ++i) put_result(*targets[i], results[i], context);
   });

@@ -32,7 +32,7 @@ GradReq request_of(std::string_view text) {
 
 ContextGroups contexts_of(int dev_type, int dev_id, uint32_t count, const char** keys, const int* types,
                           const int* ids) {
-  ContextGroups contexts{.general = Context::numbered(dev_type, dev_id)};
+  ContextGroups contexts{.general = Context::numbered(dev_type, dev_id), .groups = {}};
   for (uint32_t i = 0; i < count; ++i) contexts.groups[keys[i]] = Context::numbered(types[i], ids[i]);
   return contexts;
 }
@@ -100,15 +100,14 @@ class Allocation {
   }
   static const BoundArray& checked(const std::string& name, const BoundArray& array, const TensorMeta& meta) {
     if (array.array.shape() == meta.shape && array.array.dtype() == meta.dtype) return array;
-    throw ShapeError(fmt::format("[simple_bind] '{}' has shape {} and dtype {}, that of the executor which shares it {} {}",
-                                 name, meta.shape.str(), name_of(meta.dtype), array.array.shape().str(),
-                                 name_of(array.array.dtype())));
+    throw ShapeError(
+        fmt::format("[simple_bind] '{}' has shape {} and dtype {}, that of the executor which shares it {} {}", name,
+                    meta.shape.str(), name_of(meta.dtype), array.array.shape().str(), name_of(array.array.dtype())));
   }
   BoundArray from_buffer(const std::string& key, const std::string& variable, const TensorMeta& meta) {
     if (!has_buffer) return new_array(meta, context_of(variable));
     const auto it = buffer.find(key);
-    if (it != buffer.end() && it->second.array.dtype() == meta.dtype &&
-        it->second.array.size() >= meta.shape.size()) {
+    if (it != buffer.end() && it->second.array.dtype() == meta.dtype && it->second.array.size() >= meta.shape.size()) {
       return {in_memory_of(it->second.array, meta.shape), it->second.context};
     }
     return buffer[key] = new_array(meta, context_of(variable));
@@ -145,8 +144,8 @@ std::vector<GradReq> requests_of(const std::vector<std::string>& arguments, uint
 void refuse_sparse(uint32_t count, const char** names, const int* types) {
   for (uint32_t i = 0; i < count; ++i) {
     if (types[i] > 0) {
-      throw ValueError(fmt::format("[simple_bind] '{}': an executor's arrays are dense, got a sparse storage type",
-                                   names[i]));
+      throw ValueError(
+          fmt::format("[simple_bind] '{}': an executor's arrays are dense, got a sparse storage type", names[i]));
     }
   }
 }
@@ -179,8 +178,8 @@ int MXExecutorBindEX(SymbolHandle symbol_handle, int dev_type, int dev_id, uint3
     }
     for (uint32_t i = 0; i < aux_states_len; ++i) arrays.states.push_back(bound(aux_states[i]));
     *out = new ExecutorObject(symbol_of(symbol_handle).symbol,
-                        contexts_of(dev_type, dev_id, num_map_keys, map_keys, map_dev_types, map_dev_ids),
-                        std::move(arrays));
+                              contexts_of(dev_type, dev_id, num_map_keys, map_keys, map_dev_types, map_dev_ids),
+                              std::move(arrays));
   });
 }
 
@@ -199,8 +198,7 @@ int simple_bind(SymbolHandle symbol_handle, int dev_type, int dev_id, uint32_t n
   return guard([&] {
     const Symbol& symbol = symbol_of(symbol_handle).symbol;
     refuse_sparse(num_stypes, stype_names, stypes);
-    const ContextGroups contexts =
-        contexts_of(dev_type, dev_id, num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids);
+    const ContextGroups contexts = contexts_of(dev_type, dev_id, num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids);
     const InferredArrays inferred = infer_arrays(symbol, named_shapes(num_shapes, shape_names, shape_data, shape_idx),
                                                  named_dtypes(num_dtypes, dtype_names, dtypes));
     Allocation allocation(symbol, contexts, inferred);
@@ -250,33 +248,35 @@ int MXExecutorSimpleBindEx(
     NDArrayHandle** aux_states, ExecutorHandle shared_exec_handle, ExecutorHandle* out) {
   return simple_bind(symbol_handle, dev_type, dev_id, num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids,
                      provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types,
-                     num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data,
-                     provided_arg_shape_idx, num_provided_arg_dtypes, provided_arg_dtype_names, provided_arg_dtypes,
-                     num_provided_arg_stypes, provided_arg_stype_names, provided_arg_stypes, num_shared_arg_names,
-                     shared_arg_name_list, shared_buffer_len, shared_buffer_name_list, shared_buffer_handle_list,
+                     num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx,
+                     num_provided_arg_dtypes, provided_arg_dtype_names, provided_arg_dtypes, num_provided_arg_stypes,
+                     provided_arg_stype_names, provided_arg_stypes, num_shared_arg_names, shared_arg_name_list,
+                     shared_buffer_len, shared_buffer_name_list, shared_buffer_handle_list,
                      updated_shared_buffer_name_list, updated_shared_buffer_handle_list, num_in_args, in_args,
                      arg_grads, num_aux_states, aux_states, shared_exec_handle, out);
 }
 
-int MXExecutorSimpleBindEx64(
-    SymbolHandle symbol_handle, int dev_type, int dev_id, const uint32_t num_g2c_keys, const char** g2c_keys,
-    const int* g2c_dev_types, const int* g2c_dev_ids, const uint32_t provided_grad_req_list_len,
-    const char** provided_grad_req_names, const char** provided_grad_req_types, const uint32_t num_provided_arg_shapes,
-    const char** provided_arg_shape_names, const int64_t* provided_arg_shape_data,
-    const uint32_t* provided_arg_shape_idx, const uint32_t num_provided_arg_dtypes,
-    const char** provided_arg_dtype_names, const int* provided_arg_dtypes, const uint32_t num_provided_arg_stypes,
-    const char** provided_arg_stype_names, const int* provided_arg_stypes, const uint32_t num_shared_arg_names,
-    const char** shared_arg_name_list, int* shared_buffer_len, const char** shared_buffer_name_list,
-    NDArrayHandle* shared_buffer_handle_list, const char*** updated_shared_buffer_name_list,
-    NDArrayHandle** updated_shared_buffer_handle_list, uint32_t* num_in_args, NDArrayHandle** in_args,
-    NDArrayHandle** arg_grads, uint32_t* num_aux_states, NDArrayHandle** aux_states, ExecutorHandle shared_exec_handle,
-    ExecutorHandle* out) {
+int MXExecutorSimpleBindEx64(SymbolHandle symbol_handle, int dev_type, int dev_id, const uint32_t num_g2c_keys,
+                             const char** g2c_keys, const int* g2c_dev_types, const int* g2c_dev_ids,
+                             const uint32_t provided_grad_req_list_len, const char** provided_grad_req_names,
+                             const char** provided_grad_req_types, const uint32_t num_provided_arg_shapes,
+                             const char** provided_arg_shape_names, const int64_t* provided_arg_shape_data,
+                             const uint32_t* provided_arg_shape_idx, const uint32_t num_provided_arg_dtypes,
+                             const char** provided_arg_dtype_names, const int* provided_arg_dtypes,
+                             const uint32_t num_provided_arg_stypes, const char** provided_arg_stype_names,
+                             const int* provided_arg_stypes, const uint32_t num_shared_arg_names,
+                             const char** shared_arg_name_list, int* shared_buffer_len,
+                             const char** shared_buffer_name_list, NDArrayHandle* shared_buffer_handle_list,
+                             const char*** updated_shared_buffer_name_list,
+                             NDArrayHandle** updated_shared_buffer_handle_list, uint32_t* num_in_args,
+                             NDArrayHandle** in_args, NDArrayHandle** arg_grads, uint32_t* num_aux_states,
+                             NDArrayHandle** aux_states, ExecutorHandle shared_exec_handle, ExecutorHandle* out) {
   return simple_bind(symbol_handle, dev_type, dev_id, num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids,
                      provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types,
-                     num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data,
-                     provided_arg_shape_idx, num_provided_arg_dtypes, provided_arg_dtype_names, provided_arg_dtypes,
-                     num_provided_arg_stypes, provided_arg_stype_names, provided_arg_stypes, num_shared_arg_names,
-                     shared_arg_name_list, shared_buffer_len, shared_buffer_name_list, shared_buffer_handle_list,
+                     num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx,
+                     num_provided_arg_dtypes, provided_arg_dtype_names, provided_arg_dtypes, num_provided_arg_stypes,
+                     provided_arg_stype_names, provided_arg_stypes, num_shared_arg_names, shared_arg_name_list,
+                     shared_buffer_len, shared_buffer_name_list, shared_buffer_handle_list,
                      updated_shared_buffer_name_list, updated_shared_buffer_handle_list, num_in_args, in_args,
                      arg_grads, num_aux_states, aux_states, shared_exec_handle, out);
 }

@@ -64,8 +64,8 @@ NDArray in_memory_of(const NDArray& from, const Shape& shape) {
   const autograd::ModeScope mode(false, false);
   const int64_t size = shape.size();
   if (size > from.size()) {
-    throw ShapeError(fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(),
-                                 from.shape().str()));
+    throw ShapeError(
+        fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(), from.shape().str()));
   }
   const NDArray flat = from.detach().reshape(Shape(from.size()), no_site);
   return (size == from.size() ? flat : flat.slice(0, size, no_site)).reshape(shape, no_site);
@@ -102,8 +102,8 @@ void ExecutorObject::bind_inputs() {
     const NDArray& gradient = input.gradient->array;
     const bool direct = gradient.device() == device && gradient.dtype() == array.dtype();
     if (gradient.shape() != array.shape()) {
-      throw ShapeError(fmt::format("[bind] '{}' has shape {}, its gradient {}", name, array.shape().str(),
-                                   gradient.shape().str()));
+      throw ShapeError(
+          fmt::format("[bind] '{}' has shape {}, its gradient {}", name, array.shape().str(), gradient.shape().str()));
     }
     if (direct) {
       input.leaf.attach_grad(input.request, gradient);

@@ -44,7 +44,7 @@ int MXExecutorReshapeEx(int partial_shaping, int allow_up_sizing, int dev_type, 
                         ExecutorHandle* out) {
   return guard([&] {
     const ExecutorObject& old = executor_of(shared_exec);
-    ContextGroups contexts{.general = Context::numbered(dev_type, dev_id)};
+    ContextGroups contexts{.general = Context::numbered(dev_type, dev_id), .groups = {}};
     for (uint32_t i = 0; i < num_map_keys; ++i) {
       contexts.groups[map_keys[i]] = Context::numbered(map_dev_types[i], map_dev_ids[i]);
     }

@@ -20,29 +20,18 @@ NodePtr copy_of(const SymbolNode& node) {
 
 }  // namespace
 
-Symbol copy_graph(const Symbol& symbol, engine::FunctionRef<const SymbolEntry*(const SymbolEntry&)> replace,
-                  engine::FunctionRef<void(const SymbolNode&, SymbolNode&)> change) {
+Symbol copy_graph(const Symbol& symbol) {
   std::unordered_map<const SymbolNode*, NodePtr> copies;
-  const auto mapped = [&](SymbolEntry e) {
-    while (const SymbolEntry* other = replace(e)) e = SymbolEntry(*other);
-    return SymbolEntry{copies.at(e.node.get()), e.output};
-  };
+  const auto mapped = [&](const SymbolEntry& e) { return SymbolEntry{copies.at(e.node.get()), e.output}; };
   // in the order of creation, which is that of the random numbers
   for (const SymbolNode* n : graph::creation_order(symbol.entries())) {
     NodePtr copy = copy_of(*n);
-    copies[n] = copy;
     for (const SymbolEntry& e : n->inputs) copy->inputs.push_back(mapped(e));
-    change(*n, *copy);
+    copies[n] = std::move(copy);
   }
   std::vector<SymbolEntry> heads;
   for (const SymbolEntry& e : symbol.entries()) heads.push_back(mapped(e));
   return Symbol(std::move(heads));
-}
-
-Symbol copy_graph(const Symbol& symbol) {
-  return copy_graph(
-      symbol, [](const SymbolEntry&) -> const SymbolEntry* { return nullptr; },
-      [](const SymbolNode&, SymbolNode&) {});
 }
 
 }  // namespace kaon::mxnet

@@ -8,7 +8,6 @@
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/mxnet/attributes/attributes.h"
 #include "kaon/ops/custom/kernels/custom_family.h"
-#include "kaon/ops/custom/kernels/custom_family.h"
 
 namespace kaon::mxnet {
 
@@ -34,6 +33,7 @@ constexpr OutputNames named_outputs[] = {
     {"_contrib_calibrate_entropy", {"threshold", "divergence", ""}},
     {"_contrib_hawkesll", {"output", "out_state", ""}},
     {"_contrib_quantize_asym", {"output", "scale", "shift"}},
+    {"make_loss", {"loss", "", ""}},
 };
 constexpr std::string_view quantized[] = {"output", "min_output", "max_output"};
 
@@ -46,13 +46,49 @@ std::string_view own_name(const SymbolNode& node, int output) {
   return {};
 }
 
-// Operators with one output that have a hidden one in MXNet whose output is still "output", and those where it is not.
-constexpr std::string_view numbered_alone[] = {"CTCLoss", "_contrib_box_nms", "_linalg_det"};
+// Operators whose only visible output is "output0": MXNet numbers it for the hidden ones.
+constexpr std::string_view numbered_alone[] = {"CTCLoss", "_contrib_box_nms", "_linalg_det", "sort"};
 
-// What the program says of an operator of its own; nullptr for other operators.
-const CustomSignature* custom_of(const SymbolNode& node) {
-  if (node.op_name != "Custom" || !node.attrs.get()) return nullptr;
-  return &ops::custom_signature(*static_cast<const op::Custom*>(node.attrs.get()));
+// Operators with other hidden outputs in MXNet than Kaon's have: how many there are in all.
+struct OutputCount {
+  std::string_view op;
+  int count;
+};
+constexpr OutputCount counted[] = {
+    {"BilinearSampler", 2},
+    {"CTCLoss", 2},
+    {"Correlation", 3},
+    {"GridGenerator", 2},
+    {"GroupNorm", 3},
+    {"InstanceNorm", 3},
+    {"IdentityAttachKLSparseReg", 1},
+    {"L2Normalization", 2},
+    {"LRN", 2},
+    {"SpatialTransformer", 3},
+    {"_contrib_BatchNormWithReLU", 4},
+    {"_contrib_MultiProposal", 2},
+    {"_contrib_Proposal", 2},
+    {"_contrib_SyncBatchNorm", 3},
+    {"_linalg_det", 3},
+    {"_linalg_slogdet", 4},
+    {"sort", 2},
+};
+
+// Operators of any number of inputs, which an attribute says; their names, which a number follows.
+struct NumberedInputs {
+  std::string_view op, count, name;
+};
+constexpr NumberedInputs numbered_inputs[] = {
+    {"amp_multicast", "num_outputs", "data_"},
+    {"multi_all_finite", "num_arrays", "array_"},
+    {"multi_sum_sq", "num_arrays", "array_"},
+};
+
+const NumberedInputs* numbered_inputs_of(const SymbolNode& node) {
+  for (const NumberedInputs& n : numbered_inputs) {
+    if (n.op == node.op_name) return &n;
+  }
+  return nullptr;
 }
 
 bool has_true(const SymbolNode& node, const std::string& key) {
@@ -72,11 +108,30 @@ const OperatorInfo* info_of(const SymbolNode& node) {
   return is_operator(node) ? find_operator(node.op_name) : nullptr;
 }
 
+int expected_inputs(const SymbolNode& node) {
+  if (const CustomSignature* custom = custom_signature_of(node)) return int(custom->inputs.size());
+  const OperatorInfo& info = *info_of(node);
+  const int by_operator = def_of(info).num_inputs(node.attrs.get());
+  const NumberedInputs* numbered = numbered_inputs_of(node);
+  if (by_operator >= 0 || (info.num_args_key.empty() && !numbered)) return by_operator;
+  const std::string key = numbered ? std::string(numbered->count) : info.num_args_key;
+  const auto it = node.text_attrs.find(key);
+  const OperatorInfo::Argument* argument = info.argument(key);
+  std::string_view text = argument ? argument->default_text() : std::string_view();
+  if (it != node.text_attrs.end()) text = it->second;
+  int64_t count = 0;
+  if (!ops::from_text(text, count) || count < 0 || count > 1 << 20) return -1;
+  return int(count);
+}
+
 std::vector<std::string> input_names(const SymbolNode& node, int count) {
   if (const CustomSignature* custom = custom_signature_of(node)) return custom->inputs;
   std::vector<std::string> names;
+  if (const NumberedInputs* numbered = numbered_inputs_of(node)) {
+    for (int i = 0; i < count; ++i) names.push_back(fmt::format("{}{}", numbered->name, i));
+    return names;
+  }
   const OperatorInfo* info = info_of(node);
-  if (const CustomSignature* custom = custom_of(node)) return custom->inputs;
   if (!info || !info->num_args_key.empty()) {
     for (int i = 0; i < count; ++i) names.push_back(fmt::format("arg{}", i));
     return names;
@@ -116,14 +171,16 @@ int counted_outputs(const SymbolNode& node) {
   if (node.op_name == "Pooling" && !is("pool_type", "avg") && !is("pool_type", "sum") && !is("pool_type", "lp")) {
     return 2;  // a workspace
   }
+  for (const OutputCount& c : counted) {
+    if (c.op == node.op_name) return c.count;
+  }
   return node.num_outputs();
 }
 
 std::string output_name(const SymbolNode& node, int output) {
   if (!is_operator(node)) return node.name;
   std::string name(own_name(node, output));
-  if (const CustomSignature* custom = custom_signature_of(node)) name = custom->outputs[size_t(output)];
-  if (const CustomSignature* custom = custom_of(node)) name = custom->outputs.at(size_t(output));
+  if (const CustomSignature* custom = custom_signature_of(node)) name = custom->outputs.at(size_t(output));
   if (name.empty()) {
     const bool numbered = visible_outputs(node) != 1 || std::find(std::begin(numbered_alone), std::end(numbered_alone),
                                                                   node.op_name) != std::end(numbered_alone);

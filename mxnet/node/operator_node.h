@@ -26,6 +26,8 @@ const CustomSignature* custom_signature_of(const SymbolNode& node);
 // nullptr for a variable.
 const OperatorInfo* info_of(const SymbolNode& node);
 
+// How many inputs an operator takes with its attributes; -1: any number. Throws ValueError where Kaon does not have it.
+int expected_inputs(const SymbolNode& node);
 // The names of its `count` inputs: which of MXNet's there are depends on attributes (no_bias, use_sequence_length).
 std::vector<std::string> input_names(const SymbolNode& node, int count);
 
@@ -42,8 +44,8 @@ std::string output_name(const SymbolNode& node, int output);
 // The symbol of all visible outputs.
 Symbol symbol_of_node(const NodePtr& node);
 
-// Reads the texts of the node again, into `attrs`. Throws ValueError and leaves the node as it was for a text that is no
-// value, and where the node would have other numbers of inputs or outputs.
+// Reads the texts of the node again, into `attrs`. Throws ValueError and leaves the node as it was for a text that is
+// no value, and where the node would have other numbers of inputs or outputs.
 void read_again(SymbolNode& node);
 
 // Gives the node a place after its inputs in the order of creation, by which programs run.

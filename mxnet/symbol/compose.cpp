@@ -11,7 +11,6 @@
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
-#include "kaon/ops/custom/kernels/custom_family.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -28,8 +27,7 @@ using Named = std::map<std::string, const Symbol*>;
 
 const SymbolEntry& only_output(const Symbol& symbol, const std::string& which) {
   if (symbol.num_outputs() != 1) {
-    throw ValueError(
-        fmt::format("[Compose] argument {} has {} outputs, one is expected", which, symbol.num_outputs()));
+    throw ValueError(fmt::format("[Compose] argument {} has {} outputs, one is expected", which, symbol.num_outputs()));
   }
   return symbol.entries()[0];
 }
@@ -37,10 +35,12 @@ const SymbolEntry& only_output(const Symbol& symbol, const std::string& which) {
 // How a variable that follows from an operator begins, for initializers.
 const char* initial_value(const SymbolNode& node, int input) {
   const std::string& op = node.op_name;
-  if (op == "BatchNorm" || op == "_contrib_SyncBatchNorm" || op == "_contrib_BatchNormWithReLU") {
+  if (op == "BatchNorm" || op == "BatchNorm_v1" || op == "_contrib_SyncBatchNorm" ||
+      op == "_contrib_BatchNormWithReLU") {
     return input == 3 ? R"(["zero", {}])" : input == 4 ? R"(["one", {}])" : nullptr;
   }
   if (op == "LeakyReLU" && input == 1) return R"(["Constant", {"value": 0.25}])";
+  if (op == "IdentityAttachKLSparseReg" && input == 1) return R"(["zero", {}])";
   if (op == "UpSampling" && input == 1) return R"(["bilinear", {}])";
   return nullptr;
 }
@@ -52,23 +52,12 @@ SymbolEntry missing_input(const SymbolNode& node, const std::string& name) {
   return made;
 }
 
-// The number of inputs; -1: as many as are given.
-int expected_inputs(const SymbolNode& node, const OperatorInfo& info) {
-  if (const CustomSignature* custom = custom_signature_of(node)) return int(custom->inputs.size());
-  const int by_operator = def_of(info).num_inputs(node.attrs.get());
-  if (by_operator >= 0 || info.num_args_key.empty()) return by_operator;
-  const auto it = node.text_attrs.find(info.num_args_key);
-  int64_t count = 0;
-  if (it == node.text_attrs.end() || !ops::from_text(it->second, count) || count < 0 || count > 1 << 20) return -1;
-  return int(count);
-}
-
 void check_updates(const SymbolNode& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!ops::is_mutated(node.op->traits_of(node.attrs.get()), int(i), int(node.inputs.size()))) continue;
     if (!is_operator(*node.inputs[i].node)) continue;
-    throw ValueError(fmt::format("[Compose] {} updates its input {}, which must be a variable and is '{}'", node.op_name,
-                                 i, node.inputs[i].node->name));
+    throw ValueError(fmt::format("[Compose] {} updates its input {}, which must be a variable and is '{}'",
+                                 node.op_name, i, node.inputs[i].node->name));
   }
 }
 
@@ -90,8 +79,8 @@ std::vector<SymbolEntry> inputs_in_order(const SymbolNode& node, int expected, c
   size_t matched = 0;
   for (size_t i = args.size(); i < size_t(expected); ++i) {
     if (i >= names.size()) {
-      throw ValueError(fmt::format("[Compose] Not enough argument to call operator {}: it takes {} inputs",
-                                   node.op_name, expected));
+      throw ValueError(
+          fmt::format("[Compose] Not enough argument to call operator {}: it takes {} inputs", node.op_name, expected));
     }
     const auto given = named.find(names[i]);
     if (given != named.end()) {
@@ -117,7 +106,7 @@ void compose_operator(SymbolObject& object, const std::vector<const Symbol*>& ar
     compose_loop(*node, args);
   } else {
     const OpDef& def = def_of(info);
-    std::vector<SymbolEntry> inputs = inputs_in_order(*node, expected_inputs(*node, info), args, named);
+    std::vector<SymbolEntry> inputs = inputs_in_order(*node, expected_inputs(*node), args, named);
     const std::vector<SymbolEntry> before = std::exchange(node->inputs, std::move(inputs));
     try {
       if (def.traits.variadic) read_again(*node);  // with the number of inputs

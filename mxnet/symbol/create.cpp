@@ -7,8 +7,8 @@
 #include "kaon/mxnet/attributes/attributes.h"
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
-#include "kaon/mxnet/symbol/node_attributes.h"
 #include "kaon/mxnet/node/operator_node.h"
+#include "kaon/mxnet/symbol/node_attributes.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
 
 using namespace kaon;

@@ -1,4 +1,5 @@
-// Symbols made of parts of others: outputs, internals, children, inputs, copies; and what a symbol consists of, by name.
+// Symbols made of parts of others: outputs, internals, children, inputs, copies; and what a symbol consists of, by
+// name.
 #include <fmt/format.h>
 
 #include <unordered_map>
@@ -87,8 +88,13 @@ int MXSymbolCopy(SymbolHandle symbol, SymbolHandle* out) {
 
 int MXSymbolRemoveAmpCast(SymbolHandle sym_handle, SymbolHandle* ret_sym_handle) {
   return guard([&] {
-    const Symbol& s = symbol_of(sym_handle).symbol;
-    *ret_sym_handle = new SymbolObject(copy_graph(s, [](const SymbolEntry& e) { return behind_cast(e); }, [](const SymbolNode&, SymbolNode&) {}));
+    const Symbol copy = copy_graph(symbol_of(sym_handle).symbol);
+    for (SymbolNode* n : graph::creation_order(copy.entries())) {  // one that is an output stays
+      for (SymbolEntry& e : n->inputs) {
+        while (const SymbolEntry* input = behind_cast(e)) e = SymbolEntry(*input);
+      }
+    }
+    *ret_sym_handle = new SymbolObject(copy);
   });
 }
 
@@ -160,7 +166,8 @@ int NNSymbolListInputNames(SymbolHandle symbol, int option, uint32_t* out_size, 
     }
     const bool has_inputs = s.defined() && (s.entries()[0].node->op || !is_operator(*s.entries()[0].node));
     std::vector<std::string> names;
-    if (has_inputs) names = option == 0 ? s.list_inputs() : option == 1 ? s.list_arguments() : s.list_auxiliary_states();
+    if (has_inputs)
+      names = option == 0 ? s.list_inputs() : option == 1 ? s.list_arguments() : s.list_auxiliary_states();
     return_texts(std::move(names), out_size, out_str_array);
   });
 }

@@ -133,8 +133,8 @@ TEST_CASE("hooks see each operator's outputs, or its inputs too", "[mxnet]") {
   seen.clear();
   ok(MXCachedOpRegisterOpHook(op.handle, note, true));
   op({&data, &weight});
-  CHECK(seen == std::vector<std::string>{"fc_data FullyConnected", "fc_weight FullyConnected", "fc_output FullyConnected",
-                                         "act_input0 Activation", "act_output Activation"});
+  CHECK(seen == std::vector<std::string>{"fc_data FullyConnected", "fc_weight FullyConnected",
+                                         "fc_output FullyConnected", "act_input0 Activation", "act_output Activation"});
 }
 
 TEST_CASE("a CachedOp is refused without outputs, inputs or sense", "[mxnet]") {

@@ -136,8 +136,8 @@ TEST_CASE("loops that cannot be are refused when they are composed", "[mxnet]") 
   const Loop parts;
   const Sym graph = parts.body();
   const std::vector<Sym> entering = cut(graph);
-  Texts attributes{{"num_outputs", "2"},       {"num_out_data", "1"}, {"in_data_locs", "[0]"},
-                   {"in_state_locs", "[2]"},   {"remain_locs", "[1]"}, {"num_args", "4"}};
+  Texts attributes{{"num_outputs", "2"},     {"num_out_data", "1"},  {"in_data_locs", "[0]"},
+                   {"in_state_locs", "[2]"}, {"remain_locs", "[1]"}, {"num_args", "4"}};
   Sym few = Sym::atomic("_foreach", attributes);
   CHECK(few.compose("loop", {}) == -1);
   CHECK_THAT(MXGetLastError(), Contains("1 subgraphs"));

@@ -81,11 +81,11 @@ int try_simple_bind(const Sym& symbol, const NamedShapes& shapes, const char* re
   int buffer = -1;
   uint32_t n = 0, n_aux = 0;
   NDArrayHandle *args = nullptr, *grads = nullptr, *aux = nullptr;
-  const int rc = MXExecutorSimpleBindEx(
-      symbol.get(), 1, 0, 0, nullptr, nullptr, nullptr, 0, nullptr, &request, uint32_t(names.size()), names.data(),
-      flat.data.data(), flat.starts.data(), 0, nullptr, nullptr, 0, nullptr, nullptr, uint32_t(shared_list.size()),
-      shared_list.data(), &buffer, nullptr, nullptr, nullptr, nullptr, &n, &args, &grads, &n_aux, &aux, shared,
-      &out->handle);
+  const int rc =
+      MXExecutorSimpleBindEx(symbol.get(), 1, 0, 0, nullptr, nullptr, nullptr, 0, nullptr, &request,
+                             uint32_t(names.size()), names.data(), flat.data.data(), flat.starts.data(), 0, nullptr,
+                             nullptr, 0, nullptr, nullptr, uint32_t(shared_list.size()), shared_list.data(), &buffer,
+                             nullptr, nullptr, nullptr, nullptr, &n, &args, &grads, &n_aux, &aux, shared, &out->handle);
   if (rc == 0) out->take(n, args, grads, n_aux, aux);
   return rc;
 }
@@ -253,8 +253,8 @@ TEST_CASE("arrays of named contexts are copied to where the executor runs", "[mx
   const char* keys[] = {"one", "two"};
   const int types[] = {1, 1}, ids[] = {0, 2};
   Executor e;
-  ok(MXExecutorBindEX(last.get(), 1, 0, 2, keys, types, ids, 2, args.data(), grads.data(), requests, 0, nullptr, nullptr,
-                      &e.handle));
+  ok(MXExecutorBindEX(last.get(), 1, 0, 2, keys, types, ids, 2, args.data(), grads.data(), requests, 0, nullptr,
+                      nullptr, &e.handle));
   CHECK(e.forward(true) == std::vector<float>{4, 9});
   int type = 0, id = 0;
   ok(MXNDArrayGetContext(e.outputs()[0].get(), &type, &id));
@@ -276,8 +276,7 @@ TEST_CASE("monitors see what an executor computes", "[mxnet]") {
   seen.clear();
   ok(MXExecutorSetMonitorCallbackEX(e.handle, note, &seen, true));
   e.forward();
-  CHECK(seen ==
-        std::vector<std::string>{"x", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias", "fc_output"});
+  CHECK(seen == std::vector<std::string>{"x", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias", "fc_output"});
   ok(MXExecutorSetMonitorCallbackEX(e.handle, nullptr, nullptr, false));
   seen.clear();
   e.forward();
