@@ -276,7 +276,7 @@ Results call_dense(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays 
 bool is_sparse_call(const OperatorInfo& info, Texts, Arrays inputs, Arrays outputs) {
   const auto is_sparse = [](const ArrayObject* x) { return x->sparse != nullptr; };
   return std::ranges::any_of(inputs, is_sparse) || std::ranges::any_of(outputs, is_sparse) ||
-         info.name == "cast_storage";
+         (info.name == "cast_storage" && inputs.size() == 1);
 }
 
 Results call_sparse(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays outputs) {
