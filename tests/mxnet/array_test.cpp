@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "kaon/ops/array/dlpack_structs.h"
 #include "calls.h"
+#include "kaon/ops/array/dlpack_structs.h"
 
 using namespace symbols;
 using Catch::Matchers::Contains;
