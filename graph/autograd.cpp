@@ -63,6 +63,11 @@ class OpGradFunction final : public GradFunction {
     Context context(*this, call);
     def_.grad(attrs_.get(), context);
   }
+  Operator recorded_operator() const override {
+    Operator call{.def = &def_, .attrs = attrs_.get()};
+    for (const SavedArray& i : inputs_) call.inputs.push_back(i.array.ptr().get());
+    return call;
+  }
   void release() override {
     inputs_.clear();
     outputs_.clear();
@@ -127,8 +132,14 @@ class OpGradFunction final : public GradFunction {
 // For an operator whose derivative is zero: recorded as any other, so that backward() from it gives zeros.
 class FlatGradFunction final : public GradFunction {
  public:
+  explicit FlatGradFunction(const OpCall& call) : def_(call.def), attrs_(call.def, call.attrs) {}
   void backward(const GradCall&) override {}
   void release() override {}
+  Operator recorded_operator() const override { return {.def = &def_, .attrs = attrs_.get()}; }
+
+ private:
+  const OpDef& def_;
+  Attributes attrs_;
 };
 
 // For an operator that has a derivative, but no rule for it: throws at the backward.
@@ -151,7 +162,7 @@ class Tape final : public Interceptor {
     if (!any) return;
     std::unique_ptr<GradFunction> function;
     if (call.def.traits.flat) {
-      function = std::make_unique<FlatGradFunction>();
+      function = std::make_unique<FlatGradFunction>(call);
     } else if (lacks_gradient(call.def)) {
       function = std::make_unique<RefusedGradFunction>(call.def);
     } else {

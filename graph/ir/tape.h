@@ -43,6 +43,15 @@ struct GradFunction : Pooled {
   // True: `gradients` may be given as existing arrays, which backward() may overwrite with the results.
   virtual bool writes_in_place() const { return false; }
 
+  // The call that was recorded, where it was one of an operator; inputs: none after release(), and of one whose
+  // derivative is zero.
+  struct Operator {
+    const OpDef* def = nullptr;
+    const void* attrs = nullptr;
+    std::vector<const ops::ArrayNode*> inputs{};
+  };
+  virtual Operator recorded_operator() const { return {}; }
+
   // Does the gradient of input i go on to an earlier call? Else it ends in an attached gradient, or nowhere.
   bool passes_on(size_t i) const;
 

@@ -88,24 +88,19 @@ Attributes read_attributes(const OperatorInfo& info, Texts texts, int num_inputs
       refuse_text(info, key, text);
     }
   }
-  if (def.attrs_size == 0) return attributes;
-  const auto is_given = [&](std::string_view name) {
-    return std::ranges::any_of(texts, [&](const auto& t) { return t.first == name; });
-  };
-  const Attributes defaults(def);  // required attributes never count as defaults
-  def.write(defaults.get(), [&](std::string_view name, const std::string& text, bool is_default) {
+  for (const std::string& name : info.required) {
+    if (std::ranges::any_of(texts, [&](const auto& t) { return t.first == name; })) continue;
     if (name == info.num_args_key) {
-      if (num_inputs >= 0 && !is_given(name)) def.read(attributes.edit(), name, std::to_string(num_inputs));
-      return;
+      if (num_inputs >= 0) def.read(attributes.edit(), name, std::to_string(num_inputs));
+      continue;
     }
-    if (is_default || text == "nan" || is_given(name)) return;
     // required here, optional in MXNet
     const Argument* argument = info.argument(name);
     const std::string_view other = argument ? argument->default_text() : std::string_view();
-    if (!other.empty() && (other == "None" || def.read(attributes.edit(), name, other) == 0)) return;
+    if (!other.empty() && (other == "None" || def.read(attributes.edit(), name, other) == 0)) continue;
     throw ValueError(
         fmt::format("[{}] Required parameter {} is not presented: expected {}", info.name, name, describe(info, name)));
-  });
+  }
   return attributes;
 }
 

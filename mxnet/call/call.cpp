@@ -9,6 +9,7 @@
 #include "kaon/mxnet/call/inputs.h"
 #include "kaon/mxnet/call/layer_operators.h"
 #include "kaon/mxnet/call/sparse_call.h"
+#include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/ops/array/array_node.h"
 
 namespace kaon::mxnet {
@@ -17,32 +18,49 @@ using namespace ops;
 
 namespace {
 
+// Whether MXNet would have to find the shape: without NumPy's shapes, 0 stands for a dimension that is not known.
+bool is_open(std::string_view shape_text) {
+  Shape shape;
+  if (shape_text.empty()) return true;
+  if (has_numpy_shape() || !from_text(shape_text, shape)) return false;
+  return shape.ndim() == 0 || std::ranges::find(shape, 0) != shape.end();
+}
+
+// The attributes of an operator without inputs, where shape and dtype that are not given are those of the array that it
+// fills. Throws ShapeError where a shape is given that says nothing, and no array does either.
+Texts completed(const OperatorInfo& info, Texts texts, Arrays outputs, OwnTexts& own, std::string& own_shape) {
+  const NDArray like = outputs.empty() ? NDArray() : outputs[0]->array;
+  const std::string_view shape = find_text(texts, "shape"), dtype = find_text(texts, "dtype");
+  const bool asks_shape = info.argument("shape") && is_open(shape);
+  const bool asks_dtype = info.argument("dtype") && (dtype.empty() || dtype == "None");
+  if (asks_shape && !shape.empty() && !like.defined()) {
+    throw ShapeError(fmt::format("[{}] inferring shapes failed: {} does not say the shape without NumPy's shapes",
+                                 info.name, shape));
+  }
+  if (!like.defined() || !(asks_shape || asks_dtype)) return texts;
+  for (const auto& t : texts) {
+    if (t.first != (asks_shape ? "shape" : "") && t.first != (asks_dtype ? "dtype" : "")) own.push_back(t);
+  }
+  if (asks_shape) own.emplace_back("shape", own_shape = to_text(like.shape()));
+  if (asks_dtype) own.emplace_back("dtype", name_of(like.dtype()));
+  return own;
+}
+
 // A call whose attributes are read and whose inputs are checked.
 struct Call {
   Call(const OperatorInfo& info, Texts texts, Arrays given, Arrays outputs)
       : info(info), def(def_of(info)), context(context_of_call(texts, given, outputs)), inputs(given, context) {
     OwnTexts more;
-    attributes = read_attributes(info, with_dtype_of(outputs, texts, more), int(given.size()));
+    std::string shape;
+    if (given.empty()) texts = completed(info, texts, outputs, more, shape);
+    attributes = read_attributes(info, texts, int(given.size()));
     if (info.equal_shapes) {
       std::vector<const TensorMeta*> metas;
       for (const NDArray* x : inputs.arrays()) metas.push_back(&x->node());
       graph::expect_equal_shapes(info.name, metas);
     }
   }
-  // An operator without inputs whose dtype is not given takes that of the array that it fills.
-  Texts with_dtype_of(Arrays outputs, Texts texts, OwnTexts& more) const {
-    if (!inputs.arrays().empty() || outputs.empty() || !outputs[0]->array.defined() || !info.argument("dtype")) {
-      return texts;
-    }
-    if (const std::string_view dtype = find_text(texts, "dtype"); !dtype.empty() && dtype != "None") return texts;
-    for (const auto& t : texts) {
-      if (t.first != "dtype") more.push_back(t);
-    }
-    more.emplace_back("dtype", name_of(outputs[0]->array.dtype()));
-    return more;
-  }
-
-  bool is_update() const { return def.num_outputs(attributes.get()) == 0; }
+  bool is_update() const { return def.traits.outputs == 0 && def.traits.mutates != 0; }
   int num_visible() const { return std::max(def.visible_outputs(attributes.get()), 0); }
   // Runs it; `results` are the first of its outputs.
   void apply(std::span<NDArray> results) {
@@ -66,6 +84,7 @@ std::vector<size_t> weights_of(const Call& call) {
   if (traits.name == "reset_arrays") return weights;
   const size_t n = call.inputs.arrays().size();
   const size_t period = traits.mutates_period ? size_t(traits.mutates_period) : n;
+  if (period == 0 || n < size_t(traits.ungrouped)) return weights;  // refused by the call
   for (size_t at = 0; at + period <= n - size_t(traits.ungrouped); at += period) weights.push_back(at);
   return weights;
 }
@@ -106,6 +125,23 @@ bool run_into(Call& call, ArrayObject& output) {
   }
 }
 
+[[noreturn]] void refuse_in_place() {
+  throw StateError(
+      "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: the array is part of a "
+      "recorded computation");
+}
+
+// A recorded call reads its inputs again in the backward: none may be among its results.
+void check_not_in_place(const Call& call, Arrays outputs) {
+  const auto& inputs = call.inputs.arrays();
+  if (!autograd::is_recording()) return;
+  if (std::ranges::none_of(inputs, [](const NDArray* x) { return autograd::wants_gradient(*x); })) return;
+  for (const ArrayObject* out : outputs) {
+    if (!out->array.defined()) continue;
+    if (std::ranges::any_of(inputs, [&](const NDArray* x) { return x->ptr() == out->array.ptr(); })) refuse_in_place();
+  }
+}
+
 void check_output_count(const Call& call, size_t given) {
   const int visible = call.num_visible(), all = std::max(call.def.num_outputs(call.attributes.get()), 0);
   if (int(given) == visible || int(given) == all) return;
@@ -130,12 +166,7 @@ void put_result(ArrayObject& output, const NDArray& result, Context context) {
   }
   if (target.ptr() == result.ptr()) return;
   const bool records = autograd::is_recording();
-  if (records && autograd::wants_gradient(target)) {
-    throw StateError(
-        "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: the array is part of "
-        "a "
-        "recorded computation");
-  }
+  if (records && autograd::wants_gradient(target)) refuse_in_place();
   if (result.shape() != target.shape()) {
     throw ShapeError(fmt::format("the result has shape {}, which does not fit into an array of shape {}",
                                  result.shape().str(), target.shape().str()));
@@ -170,6 +201,7 @@ void call_operator(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays 
     results = update(call, outputs);
   } else {
     check_output_count(call, outputs.size());
+    check_not_in_place(call, outputs);
     if (outputs.size() == 1 && run_into(call, *outputs[0])) return;
     results.resize(outputs.size());
     call.apply(results);

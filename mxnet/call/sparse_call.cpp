@@ -214,9 +214,20 @@ SparseCall find_sparse_call(const OperatorInfo& info, Arrays inputs) {
   return nullptr;
 }
 
+// Of a comparison with a number: what it gives for a zero.
+std::optional<bool> compares_zero(std::string_view name, double number) {
+  if (name == "_equal_scalar") return 0 == number;
+  if (name == "_not_equal_scalar") return 0 != number;
+  if (name == "_greater_scalar") return 0 > number;
+  if (name == "_greater_equal_scalar") return 0 >= number;
+  if (name == "_lesser_scalar") return 0 < number;
+  if (name == "_lesser_equal_scalar") return 0 <= number;
+  return std::nullopt;
+}
+
 // --- The storage that MXNet infers for the result of a call with dense arrays
 
-StorageType result_storage(const OperatorInfo& info, Arrays inputs) {
+StorageType result_storage(const OperatorInfo& info, Texts texts, Arrays inputs) {
   if (autograd::is_recording() || inputs.empty()) return StorageType::dense;
   const std::string_view name = info.name;
   const StorageType first = storage_of(*inputs[0]);
@@ -230,17 +241,24 @@ StorageType result_storage(const OperatorInfo& info, Arrays inputs) {
   }
   if (first == StorageType::row_sparse && name == "_scatter_elemwise_div") return first;
   if (first == StorageType::csr && same && is_one_of(name, {"slice", "Concat"})) return first;
+  if (first == StorageType::csr && name == "take" && attribute(info, texts, "axis", 0) == 0) return first;
+  if (inputs.size() == 1 && name.ends_with("_scalar")) {
+    const std::optional<bool> zero = compares_zero(name, attribute(info, texts, "scalar", 0.0));
+    if (zero && !*zero) return first;
+  }
   if (inputs.size() == 1 && name == "clip") return first;
   return StorageType::dense;
 }
 
 Results call_dense(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays outputs) {
   std::vector<std::unique_ptr<ArrayObject>> made;
-  std::vector<ArrayObject*> dense, targets;
+  std::vector<ArrayObject*> dense;
   for (ArrayObject* x : inputs) {
     dense.push_back(x->sparse ? made.emplace_back(std::make_unique<ArrayObject>(to_dense(*x), x->context)).get() : x);
   }
-  // An operator that updates a weight in place writes to the dense one.
+  if (info.name == "FullyConnected" && inputs.size() == 3 && inputs[2]->sparse) {  // a bias of one column, for its rows
+    dense[2]->array = dense[2]->array.reshape(Shape(-1), no_site);
+  }
   const bool is_filled = inputs.empty() && !outputs.empty() && outputs[0]->sparse;
   if (is_filled) {
     const SparseArray& target = *outputs[0]->sparse;
@@ -258,7 +276,7 @@ Results call_dense(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays 
 bool is_sparse_call(const OperatorInfo& info, Texts, Arrays inputs, Arrays outputs) {
   const auto is_sparse = [](const ArrayObject* x) { return x->sparse != nullptr; };
   return std::ranges::any_of(inputs, is_sparse) || std::ranges::any_of(outputs, is_sparse) ||
-         info.name == "cast_storage";
+         (info.name == "cast_storage" && inputs.size() == 1);
 }
 
 Results call_sparse(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays outputs) {
@@ -272,7 +290,7 @@ Results call_sparse(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays
     return one_result(to_dense(*inputs[0]), to_sparse ? outputs[0]->context : inputs[0]->context);
   }
   if (const SparseCall call = find_sparse_call(info, inputs)) return call(info, texts, inputs);
-  const StorageType storage = result_storage(info, inputs);
+  const StorageType storage = result_storage(info, texts, inputs);
   Results results = call_dense(info, texts, inputs, outputs);
   if (storage == StorageType::dense || results.size() != 1) return results;
   return one_sparse(from_dense(storage, results[0]->array), results[0]->context);

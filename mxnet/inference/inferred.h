@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kaon/engine/run_context.h"
 #include "kaon/graph/inference/infer.h"
 
 namespace kaon::mxnet {

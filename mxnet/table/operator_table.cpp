@@ -7,6 +7,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
+#include "kaon/ops/operator/op_attributes.h"
 #include "kaon/ops/operator/registry.h"
 #include "kaon/ops/operator/usual_name.h"
 
@@ -58,6 +59,12 @@ std::vector<OperatorInfo> read_table() {
   }
   for (OperatorInfo& o : operators) {
     o.def = find_def(o);
+    if (o.def) {
+      const ops::Attributes defaults(*o.def);  // required attributes never count as defaults
+      o.def->write(defaults.get(), [&](std::string_view name, const std::string& text, bool is_default) {
+        if ((!is_default && text != "nan") || name == o.num_args_key) o.required.emplace_back(name);
+      });
+    }
     constexpr std::string_view broadcasts = "broadcast_";
     o.equal_shapes =
         o.def && o.def->name().starts_with(broadcasts) && !o.name.starts_with(broadcasts) && !o.name.starts_with("_np");

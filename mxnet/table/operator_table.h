@@ -19,10 +19,11 @@ struct OperatorInfo {
   };
   std::string name;
   std::vector<std::string> aliases;
-  std::string num_args_key;         // the argument that counts the inputs, where there is any number of them
-  std::vector<Argument> arguments;  // inputs, then attributes, in MXNet's order
-  const OpDef* def = nullptr;       // nullptr: Kaon has none
-  bool equal_shapes = false;        // its inputs must have one shape, where Kaon's operator broadcasts
+  std::string num_args_key;           // the argument that counts the inputs, where there is any number of them
+  std::vector<Argument> arguments;    // inputs, then attributes, in MXNet's order
+  const OpDef* def = nullptr;         // nullptr: Kaon has none
+  std::vector<std::string> required;  // attributes of `def` without a default, and its count of the inputs
+  bool equal_shapes = false;          // its inputs must have one shape, where Kaon's operator broadcasts
 
   const Argument* argument(std::string_view argument_name) const;
   int num_attributes() const;

@@ -67,8 +67,14 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
     Token t{codes[i], 0, 0};
     if (t.code < -4) fail("codes are -4 and above");
     if (t.code == -4) {
-      if (i + 2 >= codes.ndim()) fail("-4 needs two entries after it");
-      t.first = codes[i + 1], t.second = codes[i + 2], i += 2;
+      if (i + 2 < codes.ndim()) {
+        t.first = codes[i + 1], t.second = codes[i + 2], i += 2;
+      } else if (reverse && count >= 2 && tokens[count - 1].code >= -1 && tokens[count - 2].code >= -1) {
+        count -= 2;  // MXNet reads all entries from the right: they stand before the code
+        t.first = tokens[count].code, t.second = tokens[count + 1].code;
+      } else {
+        fail("-4 needs two entries after it");
+      }
       if (t.first < -1 || t.second < -1 || (t.first == -1 && t.second == -1)) fail("-4 takes two sizes, one may be -1");
     }
     tokens[count++] = t;

@@ -76,7 +76,7 @@ void op::Deconvolution::infer(InferContext& c) const {
   const DeconvolutionExtent e = extent_of(*this, data);
   for (int i = 0; i < axes; ++i) {
     const int64_t step = stride.empty() ? 1 : stride[i];
-    if (!adj.empty() && (adj[i] < 0 || adj[i] >= step)) {
+    if (!adj.empty() && target_shape.empty() && (adj[i] < 0 || adj[i] >= step)) {
       c.fail_value(fmt::format("adj must be at least 0 and smaller than stride, got {}", adj.str()));
     }
     if (e.adj[i] >= step) {

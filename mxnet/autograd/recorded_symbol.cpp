@@ -1,0 +1,94 @@
+// A recorded computation as a symbol.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "kaon/graph/ir/history.h"
+#include "kaon/graph/ir/symbol_node.h"
+#include "kaon/mxnet/c_api.h"
+#include "kaon/mxnet/handle/guard.h"
+#include "kaon/mxnet/symbol/symbol_object.h"
+
+using namespace kaon;
+using namespace kaon::mxnet;
+
+namespace {
+
+using autograd::History;
+using autograd::TapeNode;
+using graph::SymbolNode;
+
+// The calls that `last` depends on, in the order of their recording.
+std::vector<const TapeNode*> calls_up_to(const TapeNode* last) {
+  std::vector<const TapeNode*> calls{last};
+  std::set<const TapeNode*> seen{last};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    for (const auto& history : calls[i]->inputs) {
+      const TapeNode* before = history ? history->node.get() : nullptr;
+      if (before && seen.insert(before).second) calls.push_back(before);
+    }
+  }
+  std::ranges::sort(calls, {}, &TapeNode::sequence);
+  return calls;
+}
+
+// Makes nodes of calls; arrays that no recorded call has made are variables.
+class Recording {
+ public:
+  void add(const TapeNode& call) {
+    const graph::GradFunction::Operator op = call.function->recorded_operator();
+    if (!op.def) {
+      throw ValueError(fmt::format("[get_symbol] the recorded call of {} is not one of an operator", call.name));
+    }
+    if (call.released) {
+      throw StateError(fmt::format("[get_symbol] a backward has freed the recorded call of {}", call.name));
+    }
+    auto node = graph::make_node(op.def, fmt::format("node_{}", nodes_.size()));
+    node->attrs = ops::Attributes(*op.def, op.attrs);
+    node->outputs.resize(size_t(op.def->num_outputs(op.attrs)));
+    op.def->write(op.attrs, [&](std::string_view name, const std::string& text, bool is_default) {
+      if (!is_default) node->text_attrs.emplace(name, text);
+    });
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      const History* history = call.inputs[i].get();
+      if (history && history->node) {
+        node->inputs.push_back({nodes_.at(history->node.get()), history->output});
+      } else {
+        const void* array = history;
+        if (!array && i < op.inputs.size()) array = op.inputs[i];
+        node->inputs.push_back({variable(array), 0});
+      }
+    }
+    nodes_.emplace(&call, std::move(node));
+  }
+  const engine::IntrusivePtr<SymbolNode>& node(const TapeNode* call) const { return nodes_.at(call); }
+
+ private:
+  // `array`: what tells arrays apart; null for one that nobody knows any more.
+  engine::IntrusivePtr<SymbolNode> variable(const void* array) {
+    if (const auto at = variables_.find(array); array && at != variables_.end()) return at->second;
+    auto made = graph::make_node(nullptr, fmt::format("var{}", num_variables_++));
+    made->outputs.resize(1);
+    if (array) variables_.emplace(array, made);
+    return made;
+  }
+  std::map<const TapeNode*, engine::IntrusivePtr<SymbolNode>> nodes_;
+  std::map<const void*, engine::IntrusivePtr<SymbolNode>> variables_;
+  int num_variables_ = 0;
+};
+
+}  // namespace
+
+int MXAutogradGetSymbol(NDArrayHandle handle, SymbolHandle* out) {
+  return guard([&] {
+    const History* history = autograd::history_of(array_of(handle).array);
+    if (!history || !history->node) throw StateError("[get_symbol] the array is not the result of a recorded call");
+    Recording recording;
+    for (const TapeNode* call : calls_up_to(history->node.get())) recording.add(*call);
+    const Symbol symbol(SymbolEntry{recording.node(history->node.get()), history->output});
+    *out = std::make_unique<SymbolObject>(symbol).release();
+  });
+}

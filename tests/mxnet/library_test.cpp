@@ -1,0 +1,64 @@
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <string>
+
+#include "calls.h"
+
+using namespace symbols;
+using Catch::Matchers::Contains;
+
+TEST_CASE("The library says what it has", "[mxnet]") {
+  const LibFeature* features = nullptr;
+  size_t n = 0;
+  ok(MXLibInfoFeatures(&features, &n));
+  std::map<std::string, bool> all;
+  for (size_t i = 0; i < n; ++i) all[features[i].name] = features[i].enabled;
+  REQUIRE(all.size() == 32);
+  REQUIRE(!all.at("INT64_TENSOR_SIZE"));
+  int gpus = -1;
+  ok(MXGetGPUCount(&gpus));
+  REQUIRE(all.at("CUDA") == (gpus > 0));
+  int functions = -1;
+  const char** names = nullptr;
+  ok(MXNetFuncListGlobalNames(&functions, &names));
+  REQUIRE(functions == 0);
+  MXNetFunctionHandle function = &functions;
+  ok(MXNetFuncGetGlobal("_npi.zeros", &function));
+  REQUIRE(function == nullptr);
+}
+
+TEST_CASE("Settings are kept and given back", "[mxnet]") {
+  int size = 0;
+  ok(MXEngineSetBulkSize(7, &size));
+  const int first = size;
+  ok(MXEngineSetBulkSize(first, &size));
+  REQUIRE(size == 7);
+  const char* value = nullptr;
+  ok(MXSetEnv("KAON_MXNET_TEST", "yes"));
+  ok(MXGetEnv("KAON_MXNET_TEST", &value));
+  REQUIRE(std::string(value) == "yes");
+  ok(MXSetEnv("KAON_MXNET_TEST", nullptr));
+  ok(MXGetEnv("KAON_MXNET_TEST", &value));
+  REQUIRE(value == nullptr);
+  ok(MXStorageEmptyCache(1, 0));
+  ok(MXNotifyShutdown());
+}
+
+TEST_CASE("A seed gives the same numbers again", "[mxnet]") {
+  const auto draw = [] { return one("_random_uniform", {}, {{"shape", "(4,)"}, {"ctx", "cpu(0)"}}).values(); };
+  ok(MXRandomSeed(7));
+  const auto first = draw();
+  REQUIRE(draw() != first);
+  ok(MXRandomSeedContext(7, 1, 0));
+  REQUIRE(draw() == first);
+  REQUIRE(MXRandomSeedContext(7, 9, 0) == -1);
+}
+
+TEST_CASE("Functions that are not served refuse by their name", "[mxnet]") {
+  REQUIRE(MXLoadLib("x.so", 0) == -1);
+  REQUIRE_THAT(MXGetLastError(), Contains("MXLoadLib"));
+  REQUIRE(MXRtcCudaModuleFree(nullptr) == -1);
+  REQUIRE_THAT(MXGetLastError(), Contains("MXRtcCudaModuleFree"));
+  REQUIRE(MXGenBackendSubgraph(nullptr, "TensorRT", nullptr) == -1);
+}
