@@ -57,21 +57,26 @@ class ShapeInference {
     const SymbolNode& n = *graph_.nodes()[i];
     std::vector<TensorMeta> in;
     std::vector<Shape> out;
-    bool is_ready = true;
+    bool is_ready = true, is_partial = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const SymbolEntry& e = n.inputs[k];
       in.push_back({shapes_[graph_.inputs(i)[k]], types_[e.node.get()][e.output]});
       const bool inferable = k < 32 && (n.op->traits.infers >> k & 1);
-      if (!in.back().shape.is_known() && !inferable) is_ready = false;
+      if (in.back().shape.is_known()) continue;
+      is_partial = is_partial || in.back().shape.ndim() >= 0;
+      is_ready = is_ready && inferable;
     }
     for (size_t k = 0; k < n.outputs.size(); ++k) out.push_back(shape(i, k));
     ShapeFacts facts(n, in, out);
     const std::optional<Shape> open = open_shape(n, options_.zeros_are_open);
+    const ShapeRule rule = shape_rule(*n.op);
     try {
       if (open) {
         facts.is(facts.out(), *open);
-      } else if (!is_ready || !infer(n, in, facts)) {
-        if (const ShapeRule rule = shape_rule(*n.op)) rule(n.attrs.get(), facts);
+      } else {
+        // a weight that is known in part first: infer takes it for known
+        if (is_partial && rule) rule(n.attrs.get(), facts);
+        if ((!is_ready || !infer(n, in, facts)) && !is_partial && rule) rule(n.attrs.get(), facts);
       }
     } catch (const Error& e) {
       if (options_.failed) *options_.failed = &n;
