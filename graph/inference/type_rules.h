@@ -35,8 +35,8 @@ using ComputedType =
 
 // The results are of this dtype whatever the inputs are.
 using Float32Results = ops::OpList<op::AllFinite, op::MultiAllFinite, op::MultiSumSq, op::ImageToTensor>;
-using Int64Results =
-    ops::OpList<op::ShapeArray, op::SizeArray, op::IndexArray, op::NumpyArgMax, op::NumpyArgMin, op::SearchSorted>;
+using Int64Results = ops::OpList<op::ShapeArray, op::SizeArray, op::IndexArray, op::NumpyArgMax, op::NumpyArgMin,
+                                 op::SearchSorted, op::RandomChoice>;
 using BooleanResults =
     ops::OpList<op::IsNan, op::IsInf, op::IsFinite, op::IsPosInf, op::IsNegInf, op::CompareEqual, op::CompareNotEqual,
                 op::CompareGreater, op::CompareGreaterEqual, op::CompareLess, op::CompareLessEqual,
