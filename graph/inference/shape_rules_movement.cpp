@@ -286,7 +286,9 @@ void learn(const op::SliceChannel& o, ShapeFacts& f) {
   f.all_same(0, -1);
   Shape &in = f.in(), &out = f.out();
   const int dropped = int(o.squeeze_axis);
-  if (in.ndim() < 0 && out.ndim() < 0) return;
+  if (in.ndim() < 0 && (out.ndim() < 0 || (o.squeeze_axis && out.ndim() == 1 && out[0] <= 1))) {
+    return;  // (1,) may be all that is left, or a row of an array of two dimensions
+  }
   const int n = in.ndim() < 0 ? out.ndim() + dropped : in.ndim();
   if (n == dropped) return;  // one axis stays
   const int at = ops::normalize_axis(o.axis, n, "SliceChannel");

@@ -176,21 +176,19 @@ void learn(const op::QuantizedConcat& o, TypeFacts& f) {
   f.is(f.out(), is_unsigned ? DType::uint8 : DType::int8);
 }
 
-namespace {
-// Calibrated, the result is requantised.
-void learn_quantized_pair(bool calibrated, DType type, TypeFacts& f) {
-  f.is(f.out(), calibrated ? DType::int8 : type);
-  ranges_are_float32(f, 2, 1);
-}
-}  // namespace
-
+// Calibrated, both requantise their results.
 void learn(const op::QuantizedElemwiseAdd& o, TypeFacts& f) {
-  learn_quantized_pair(o.min_calib_range && o.max_calib_range, DType::int32, f);
+  ranges_are_float32(f, 2, 1);
+  if (!o.min_calib_range || !o.max_calib_range) return f.is(f.out(), DType::int32);
+  if (!f.in(0) || !f.in(1)) return;
+  const bool is_unsigned = f.in(0) == DType::uint8 && f.in(1) == DType::uint8;
+  f.is(f.out(), is_unsigned ? DType::uint8 : DType::int8);
 }
 
 void learn(const op::QuantizedElemwiseMul& o, TypeFacts& f) {
-  const bool calibrated = o.min_calib_range && o.max_calib_range && !o.enable_float_output;
-  learn_quantized_pair(calibrated, o.enable_float_output ? DType::float32 : DType::int32, f);
+  ranges_are_float32(f, 2, 1);
+  const bool is_calibrated = o.min_calib_range && o.max_calib_range;
+  f.is(f.out(), o.enable_float_output ? DType::float32 : is_calibrated ? DType::int8 : DType::int32);
 }
 
 namespace {
