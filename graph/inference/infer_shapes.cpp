@@ -15,8 +15,8 @@ class ShapeInference {
   ShapeInference(const std::vector<SymbolEntry>& heads, const Shapes& known, const InferenceOptions& options)
       : graph_(heads), options_(options), shapes_(graph_.num_values(), Shape::unknown()) {
     const auto types = infer_types(heads, {}, {.is_tolerant = true});
-    for (const auto& [node, of_node] : types) {
-      for (const std::optional<DType>& t : of_node) types_[node].push_back(t.value_or(DType::float32));
+    for (const SymbolNode* n : graph_.nodes()) {
+      for (const std::optional<DType>& t : types.at(n)) types_.push_back(t.value_or(DType::float32));
     }
     size_t given = 0;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -57,10 +57,11 @@ class ShapeInference {
     const SymbolNode& n = *graph_.nodes()[i];
     std::vector<TensorMeta> in;
     std::vector<Shape> out;
+    in.reserve(n.inputs.size()), out.reserve(n.outputs.size());
     bool is_ready = true, is_partial = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      const SymbolEntry& e = n.inputs[k];
-      in.push_back({shapes_[graph_.inputs(i)[k]], types_[e.node.get()][e.output]});
+      const size_t value = graph_.inputs(i)[k];
+      in.push_back({shapes_[value], types_[value]});
       const bool inferable = k < 32 && (n.op->traits.infers >> k & 1);
       if (in.back().shape.is_known()) continue;
       is_partial = is_partial || in.back().shape.ndim() >= 0;
@@ -128,7 +129,7 @@ class ShapeInference {
   FixedPoint graph_;
   const InferenceOptions& options_;
   std::vector<Shape> shapes_;
-  ByNode<DType> types_;
+  std::vector<DType> types_;  // by value, as the shapes
 };
 
 }  // namespace
