@@ -51,12 +51,16 @@ void ShapeFacts::is(Shape& a, const Shape& size) {
 }
 
 void ShapeFacts::is(Shape& a, int d, int64_t size) {
-  if (size < 0) return;
+  if (size < 0 || d >= a.ndim()) return;
   if (a[d] < 0) a[d] = size;
   if (a[d] == size) return;
   Shape expected = a;
   expected[d] = size;
   contradict(a, expected);
+}
+
+void ShapeFacts::has_ndim(Shape& a, int ndim) {
+  if (ndim >= 0) is(a, Shape::filled(ndim, -1));
 }
 
 void ShapeFacts::same(Shape& a, Shape& b) {
@@ -65,6 +69,7 @@ void ShapeFacts::same(Shape& a, Shape& b) {
 }
 
 void ShapeFacts::same(Shape& a, int i, Shape& b, int j) {
+  if (i >= a.ndim() || j >= b.ndim()) return;  // one is not known
   is(a, i, b[j]);
   is(b, j, a[i]);
 }
@@ -151,7 +156,13 @@ void ShapeFacts::probe() {
       const Shape& other = (*b)[size_t(i)];
       if (s.ndim() != other.ndim()) continue;
       for (int d = 0; d < s.ndim(); ++d) s[d] = s[d] == other[d] ? s[d] : -1;
-      is(i < num_inputs() ? in(i) : out(i - num_inputs()), s);
+      Shape& known = i < num_inputs() ? in(i) : out(i - num_inputs());
+      Shape more = known;
+      if (weights_are_given || i >= num_inputs()) {
+        is(known, s);
+      } else if (merge(more, s)) {
+        known = more;  // else it may be another of several weights that would do
+      }
     }
     return;
   }
@@ -212,23 +223,33 @@ void TypeFacts::all_same(int first, int count, int outputs) {
   for (int i = 0; i < outs; ++i) is(out(i), type);
 }
 
-void TypeFacts::by_infer(const Shape& shape) {
-  std::vector<TensorMeta> in, out(outputs_.size());
+void TypeFacts::by_infer() {
   for (const Type& t : inputs_) {
     if (!t) return;
-    in.push_back({shape, *t});
   }
-  std::vector<TensorMeta*> pointers;
-  for (TensorMeta& m : in) pointers.push_back(&m);
-  InferContext context(node_.op->name().data(), node_.op->traits, pointers, out);
-  try {
-    node_.op->infer(node_.attrs.get(), context);
-  } catch (const TypeError&) {
-    throw;
-  } catch (const Error&) {
-    return;  // this shape does not suit the operator
+  const auto with = [&](const Shape& first, const Shape& others) {
+    std::vector<TensorMeta> in, out(outputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const bool inferable = i < 32 && (node_.op->traits.infers >> i & 1);
+      in.push_back({inferable ? Shape::unknown() : i == 0 ? first : others, *inputs_[i]});
+    }
+    std::vector<TensorMeta*> pointers;
+    for (TensorMeta& m : in) pointers.push_back(&m);
+    InferContext context(node_.op->name().data(), node_.op->traits, pointers, out);
+    try {
+      node_.op->infer(node_.attrs.get(), context);
+    } catch (const TypeError&) {
+      throw;
+    } catch (const Error&) {
+      return false;
+    }
+    for (int i = 0; i < num_outputs(); ++i) is(this->out(i), out[size_t(i)].dtype);
+    return true;
+  };
+  // one of these suits the operator
+  for (const Shape& shape : {Shape(2, 2, 2, 2), Shape(2, 2, 2), Shape(2, 2), Shape(2), Shape(1), Shape()}) {
+    if (with(shape, shape) || with(shape, Shape(1))) return;
   }
-  for (int i = 0; i < num_outputs(); ++i) is(this->out(i), out[size_t(i)].dtype);
 }
 
 }  // namespace kaon::graph

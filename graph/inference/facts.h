@@ -29,7 +29,7 @@ class ShapeFacts {
   // a is `size`, or has `size` as dimension d.
   void is(Shape& a, const Shape& size);
   void is(Shape& a, int d, int64_t size);
-  void has_ndim(Shape& a, int ndim) { is(a, Shape::filled(ndim, -1)); }
+  void has_ndim(Shape& a, int ndim);  // -1: it is not known
   // a and b are equal, or dimension i of a and j of b are.
   void same(Shape& a, Shape& b);
   void same(Shape& a, int i, Shape& b, int j);
@@ -81,8 +81,8 @@ class TypeFacts {
   void like(Type& a, const Type& b) {
     if (!a) a = b;
   }
-  // The dtypes of the outputs, once every input is known, from the operator's infer on inputs of this shape.
-  void by_infer(const Shape& shape);
+  // The dtypes of the outputs, once every input is known, from the operator's infer on inputs of some shape.
+  void by_infer();
 
  private:
   const SymbolNode& node_;

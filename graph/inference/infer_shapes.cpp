@@ -15,8 +15,8 @@ class ShapeInference {
   ShapeInference(const std::vector<SymbolEntry>& heads, const Shapes& known, const InferenceOptions& options)
       : graph_(heads), options_(options), shapes_(graph_.num_values(), Shape::unknown()) {
     const auto types = infer_types(heads, {}, {.is_tolerant = true});
-    for (const auto& [node, of_node] : types) {
-      for (const std::optional<DType>& t : of_node) types_[node].push_back(t.value_or(DType::float32));
+    for (const SymbolNode* n : graph_.nodes()) {
+      for (const std::optional<DType>& t : types.at(n)) types_.push_back(t.value_or(DType::float32));
     }
     size_t given = 0;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -57,21 +57,27 @@ class ShapeInference {
     const SymbolNode& n = *graph_.nodes()[i];
     std::vector<TensorMeta> in;
     std::vector<Shape> out;
-    bool is_ready = true;
+    in.reserve(n.inputs.size()), out.reserve(n.outputs.size());
+    bool is_ready = true, is_partial = false;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      const SymbolEntry& e = n.inputs[k];
-      in.push_back({shapes_[graph_.inputs(i)[k]], types_[e.node.get()][e.output]});
+      const size_t value = graph_.inputs(i)[k];
+      in.push_back({shapes_[value], types_[value]});
       const bool inferable = k < 32 && (n.op->traits_of(n.attrs.get()).infers >> k & 1);
-      if (!in.back().shape.is_known() && !inferable) is_ready = false;
+      if (in.back().shape.is_known()) continue;
+      is_partial = is_partial || in.back().shape.ndim() >= 0;
+      is_ready = is_ready && inferable;
     }
     for (size_t k = 0; k < n.outputs.size(); ++k) out.push_back(shape(i, k));
     ShapeFacts facts(n, in, out);
     const std::optional<Shape> open = open_shape(n, options_.zeros_are_open);
+    const ShapeRule rule = shape_rule(*n.op);
     try {
       if (open) {
         facts.is(facts.out(), *open);
-      } else if (!is_ready || !infer(n, in, facts)) {
-        if (const ShapeRule rule = shape_rule(*n.op)) rule(n.attrs.get(), facts);
+      } else {
+        // a weight that is known in part first: infer takes it for known
+        if (is_partial && rule) rule(n.attrs.get(), facts);
+        if ((!is_ready || !infer(n, in, facts)) && !is_partial && rule) rule(n.attrs.get(), facts);
       }
     } catch (const Error& e) {
       if (options_.failed) *options_.failed = &n;
@@ -123,7 +129,7 @@ class ShapeInference {
   FixedPoint graph_;
   const InferenceOptions& options_;
   std::vector<Shape> shapes_;
-  ByNode<DType> types_;
+  std::vector<DType> types_;  // by value, as the shapes
 };
 
 }  // namespace

@@ -19,10 +19,10 @@ using OneShape =
                 op::SoftmaxActivation, op::L2Normalization, op::LRN, op::MakeLoss, op::Reverse, op::Shuffle,
                 op::RandomUniformLike, op::RandomNormalLike, op::RandomGammaLike, op::RandomExponentialLike,
                 op::RandomPoissonLike, op::RandomNegativeBinomialLike, op::RandomGeneralizedNegativeBinomialLike,
-                op::FullLike, op::NanToNum, op::BitwiseNot, op::NumpyLogicalNot, op::Around, op::Tril, op::Triu,
-                op::Roll, op::Scan, op::SGDUpdate, op::SGDMomUpdate, op::NAGMomUpdate, op::SignSGDUpdate,
-                op::SignumUpdate, op::RMSPropUpdate, op::RMSPropAlexUpdate, op::FtrlUpdate, op::FTMLUpdate,
-                op::AdamUpdate, op::MPSGDUpdate, op::MPSGDMomUpdate, op::MPNAGMomUpdate, op::LambUpdatePhase1>;
+                op::FullLike, op::NanToNum, op::BitwiseNot, op::NumpyLogicalNot, op::Around, op::Roll, op::Scan,
+                op::SGDUpdate, op::SGDMomUpdate, op::NAGMomUpdate, op::SignSGDUpdate, op::SignumUpdate,
+                op::RMSPropUpdate, op::RMSPropAlexUpdate, op::FtrlUpdate, op::FTMLUpdate, op::AdamUpdate,
+                op::MPSGDUpdate, op::MPSGDMomUpdate, op::MPNAGMomUpdate, op::LambUpdatePhase1>;
 
 // Input 0 and output 0 have one shape, from which the shapes of weights, lengths and statistics follow.
 using KeepsShape =
@@ -33,18 +33,16 @@ using KeepsShape =
 using CopiesDimensions = ops::OpList<op::Norm, op::ArgMax, op::ArgMin, op::ArgMaxChannel, op::MoveAxis, op::IndexArray>;
 
 // The results follow from the inputs by sums, products and quotients of dimensions.
-using FollowsInputs =
-    ops::OpList<op::Moments, op::DeformableConvolution, op::ModulatedDeformableConvolution, op::Im2col,
-                op::MaxPoolIndices, op::BilinearResize2D, op::AdaptiveAvgPooling2D, op::UpSampling, op::DepthToSpace,
-                op::SpaceToDepth, op::BoxIou, op::ROIPooling, op::GridGenerator, op::SpatialTransformer,
-                op::Correlation, op::LinalgPotrf, op::LinalgPotri, op::LinalgInverse, op::LinalgDet,
-                op::LinalgSumLogDiag, op::SampleUniform, op::SampleNormal, op::SampleGamma, op::SampleExponential,
-                op::SamplePoisson, op::SampleNegativeBinomial, op::SampleGeneralizedNegativeBinomial,
-                op::SampleMultinomial, op::Fft, op::Ifft, op::CountSketch, op::QuantizeV2, op::Quantize, op::Dequantize,
-                op::Requantize, op::QuantizedConv, op::QuantizedFullyConnected, op::QuantizedPooling, op::QuantizedAct,
-                op::QuantizedFlatten, op::MultiBoxPrior, op::ShapeArray, op::SizeArray, op::ArangeLike, op::CTCLoss,
-                op::SelfAttentionQK, op::SelfAttentionValue, op::EncoderDecoderQK, op::EncoderDecoderValue,
-                op::MultiSumSq, op::AllFinite, op::MultiAllFinite>;
+using FollowsInputs = ops::OpList<
+    op::Moments, op::DeformableConvolution, op::ModulatedDeformableConvolution, op::Im2col, op::MaxPoolIndices,
+    op::BilinearResize2D, op::AdaptiveAvgPooling2D, op::DepthToSpace, op::SpaceToDepth, op::BoxIou, op::ROIPooling,
+    op::GridGenerator, op::SpatialTransformer, op::Correlation, op::LinalgPotrf, op::LinalgPotri, op::LinalgInverse,
+    op::LinalgDet, op::LinalgSumLogDiag, op::SampleUniform, op::SampleNormal, op::SampleGamma, op::SampleExponential,
+    op::SamplePoisson, op::SampleNegativeBinomial, op::SampleGeneralizedNegativeBinomial, op::SampleMultinomial,
+    op::Fft, op::Ifft, op::CountSketch, op::QuantizeV2, op::Quantize, op::Dequantize, op::Requantize, op::QuantizedConv,
+    op::QuantizedFullyConnected, op::QuantizedPooling, op::QuantizedAct, op::QuantizedFlatten, op::MultiBoxPrior,
+    op::ShapeArray, op::SizeArray, op::ArangeLike, op::CTCLoss, op::SelfAttentionQK, op::SelfAttentionValue,
+    op::EncoderDecoderQK, op::EncoderDecoderValue, op::MultiSumSq, op::AllFinite, op::MultiAllFinite>;
 
 // --- elementwise operators and reductions (shape_rules_elementwise.cpp)
 
@@ -102,6 +100,8 @@ template <ops::ReduceKind K>
 void learn(const op::Reduce<K>&, ShapeFacts& f) {
   f.copies_dimensions();
 }
+void learn(const op::Tril&, ShapeFacts& f);
+void learn(const op::Triu&, ShapeFacts& f);
 void learn(const op::TopK&, ShapeFacts& f);
 void learn(const op::Sort&, ShapeFacts& f);
 void learn(const op::ArgSort&, ShapeFacts& f);
@@ -156,6 +156,7 @@ void learn(const op::FullyConnected&, ShapeFacts& f);
 void learn(const op::Convolution&, ShapeFacts& f);
 void learn(const op::Deconvolution&, ShapeFacts& f);
 void learn(const op::Pooling&, ShapeFacts& f);
+void learn(const op::UpSampling&, ShapeFacts& f);
 void learn(const op::BatchNorm&, ShapeFacts& f);
 void learn(const op::BatchNormWithReLU&, ShapeFacts& f);
 void learn(const op::SyncBatchNorm&, ShapeFacts& f);

@@ -53,6 +53,18 @@ void learn(const op::AmpMulticast&, ShapeFacts& f) {
 }
 
 namespace {
+void learn_triangle(ShapeFacts& f) {
+  if (f.in().ndim() < 0) return;
+  if (f.in().ndim() > 1) return f.all_same();
+  f.has_ndim(f.out(), 2);  // a row for each element
+  for (int i = 0; i < 2 && f.in().ndim() == 1; ++i) f.same(f.in(), 0, f.out(), i);
+}
+}  // namespace
+
+void learn(const op::Tril&, ShapeFacts& f) { learn_triangle(f); }
+void learn(const op::Triu&, ShapeFacts& f) { learn_triangle(f); }
+
+namespace {
 // Along an axis of the array, or of all its elements in a row.
 void learn_along(const std::optional<int>& axis, ShapeFacts& f) {
   if (axis) return f.all_same();

@@ -94,9 +94,31 @@ void learn(const op::BatchNorm& o, ShapeFacts& f) { learn_batch_norm(o.axis, f);
 void learn(const op::BatchNormWithReLU& o, ShapeFacts& f) { learn_batch_norm(o.axis, f); }
 void learn(const op::SyncBatchNorm&, ShapeFacts& f) { learn_batch_norm(1, f); }
 
-void learn(const op::SoftmaxOutput&, ShapeFacts& f) {
-  f.same(f.in(0), f.out());
-  if (f.in(1).ndim() < 0) f.probe();  // labels; a label of the data's shape holds probabilities
+void learn(const op::UpSampling& o, ShapeFacts& f) {
+  Shape &data = f.in(), &out = f.out();
+  if (data.ndim() < 0) return;
+  f.has_ndim(data, 4);
+  f.has_ndim(out, 4);
+  f.same(data, 0, out, 0);
+  if (f.num_inputs() == 1 || o.sample_type == UpSamplingType::bilinear) {
+    f.same(data, 1, out, 1);
+    if (f.num_inputs() > 1) {  // a filter for each channel
+      const int64_t kernel = 2 * o.scale - o.scale % 2;
+      f.is(f.in(1), Shape(-1, 1, kernel, kernel));
+      f.same(data, 1, f.in(1), 0);
+    }
+    for (int i : {2, 3}) f.same_product(out, {i}, data, {i}, o.scale);
+  }
+}
+
+void learn(const op::SoftmaxOutput& o, ShapeFacts& f) {
+  Shape &data = f.in(0), &label = f.in(1);
+  f.same(data, f.out());
+  if (label.ndim() < 0) {
+    f.probe();
+  } else if (label.ndim() == data.ndim() && !o.multi_output) {
+    f.same(label, data);  // probabilities
+  }
 }
 
 void learn(const op::SVMOutput&, ShapeFacts& f) {

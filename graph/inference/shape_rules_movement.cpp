@@ -77,7 +77,8 @@ class ReshapeCodes {
     return true;
   }
 
-  void read(const Shape& codes) {
+  void read(Shape codes) {
+    if (reversed_ && codes.ndim() > 1) std::reverse(&codes[0], &codes[0] + codes.ndim());
     // with -4, two entries belong to the code before them
     std::vector<Shape> tokens;
     for (int i = 0; i < codes.ndim(); ++i) {
@@ -88,7 +89,6 @@ class ReshapeCodes {
       if (i + 2 >= codes.ndim()) return void(fits_ = false);
       tokens.emplace_back(codes[i], codes[i + 1], codes[i + 2]), i += 2;
     }
-    if (reversed_) std::reverse(tokens.begin(), tokens.end());
     for (const Shape& t : tokens) {
       Part p;
       if (t[0] > 0) {
@@ -109,7 +109,7 @@ class ReshapeCodes {
         if (a >= 0 && b >= 0) f_.is(in_, p.from[0], a * b);
         Part first = p, second = p;
         first.size = a, second.size = b;
-        parts_.push_back(reversed_ ? second : first), parts_.push_back(reversed_ ? first : second);
+        parts_.push_back(first), parts_.push_back(second);
         continue;
       }
       parts_.push_back(p);
@@ -238,7 +238,8 @@ void learn(const op::SliceLike& o, ShapeFacts& f) {
 }
 
 namespace {
-void learn_concat(int dim, ShapeFacts& f) {
+// `shares`: several inputs of unknown lengths are equally long, as the first weights of a recurrent layer's directions.
+void learn_concat(int dim, bool shares, ShapeFacts& f) {
   Shape all = f.out();
   for (int i = 0; i < f.num_inputs() && all.ndim() < 0; ++i) all = f.in(i);
   if (all.ndim() < 0) return;
@@ -248,25 +249,25 @@ void learn_concat(int dim, ShapeFacts& f) {
     for (int i = 0; i < f.num_inputs(); ++i) same_but(f, f.in(i), f.out(), at);
   }
   int64_t sum = 0;
-  int open = -1;
+  std::vector<int> open;
   for (int i = 0; i < f.num_inputs(); ++i) {
     if (f.in(i)[at] >= 0) {
       sum += f.in(i)[at];
-    } else if (open >= 0) {
-      return;
     } else {
-      open = i;
+      open.push_back(i);
     }
   }
-  if (open < 0) return f.is(f.out(), at, sum);
-  if (f.out()[at] < 0) return;
-  if (f.out()[at] < sum) f.fail("the inputs are longer than the result " + f.out().str());
-  f.is(f.in(open), at, f.out()[at] - sum);
+  if (open.empty()) return f.is(f.out(), at, sum);
+  if (f.out()[at] < 0 || (open.size() > 1 && !shares)) return;
+  const int64_t rest = f.out()[at] - sum, count = int64_t(open.size());
+  if (rest < 0) f.fail("the inputs are longer than the result " + f.out().str());
+  if (rest % count != 0) return;
+  for (const int i : open) f.is(f.in(i), at, rest / count);
 }
 }  // namespace
 
-void learn(const op::Concat& o, ShapeFacts& f) { learn_concat(o.dim, f); }
-void learn(const op::RnnParamConcat& o, ShapeFacts& f) { learn_concat(o.dim, f); }
+void learn(const op::Concat& o, ShapeFacts& f) { learn_concat(o.dim, false, f); }
+void learn(const op::RnnParamConcat& o, ShapeFacts& f) { learn_concat(o.dim, true, f); }
 
 void learn(const op::Stack& o, ShapeFacts& f) {
   f.all_same(-1, 0);
@@ -285,7 +286,9 @@ void learn(const op::SliceChannel& o, ShapeFacts& f) {
   f.all_same(0, -1);
   Shape &in = f.in(), &out = f.out();
   const int dropped = int(o.squeeze_axis);
-  if (in.ndim() < 0 && out.ndim() < 0) return;
+  if (in.ndim() < 0 && (out.ndim() < 0 || (o.squeeze_axis && out.ndim() == 1 && out[0] <= 1))) {
+    return;  // (1,) may be all that is left, or a row of an array of two dimensions
+  }
   const int n = in.ndim() < 0 ? out.ndim() + dropped : in.ndim();
   if (n == dropped) return;  // one axis stays
   const int at = ops::normalize_axis(o.axis, n, "SliceChannel");
@@ -306,7 +309,7 @@ void learn(const op::SplitV2& o, ShapeFacts& f) {
   Shape& in = f.in();
   if (in.ndim() < 0) return;
   const int at = ops::normalize_axis(o.axis, in.ndim(), "split_v2");
-  if (o.sections > 0 && o.squeeze_axis) f.is(in, at, o.sections);
+  const bool is_even = o.sections > 0 && in[at] >= 0 && in[at] % o.sections == 0;
   for (int k = 0; k < f.num_outputs(); ++k) {
     Shape& out = f.out(k);
     if (o.squeeze_axis && in.ndim() < 2) return;
@@ -315,8 +318,8 @@ void learn(const op::SplitV2& o, ShapeFacts& f) {
       if (i != at) f.same(in, i, out, i < at ? i : i - int(o.squeeze_axis));
     }
     if (o.squeeze_axis) continue;
-    if (o.sections > 0) {
-      f.same_product(in, {at}, out, {at}, o.sections);
+    if (o.sections > 0) {  // which may be of two lengths
+      if (is_even) f.is(out, at, in[at] / o.sections);
     } else if (k + 1 < f.num_outputs()) {
       f.is(out, at, o.indices[k + 1] - o.indices[k]);
     } else if (in[at] >= 0) {

@@ -73,7 +73,7 @@ void learn(const op::Softmin& o, TypeFacts& f) { learn_softmax(o.dtype, f); }
 void learn(const op::LogSoftmax& o, TypeFacts& f) { learn_softmax(o.dtype, f); }
 
 void learn(const op::Norm& o, TypeFacts& f) { o.out_dtype ? f.is(f.out(), *o.out_dtype) : f.same(f.in(), f.out()); }
-void learn(const op::CumSum& o, TypeFacts& f) { o.dtype ? f.is(f.out(), *o.dtype) : f.same(f.in(), f.out()); }
+void learn(const op::CumSum&, TypeFacts& f) { f.by_infer(); }
 
 namespace {
 // Parameters and statistics of 16-bit data are of float32 unless the program has made them otherwise.
@@ -123,8 +123,8 @@ void learn(const op::Quantize& o, TypeFacts& f) {
 
 void learn(const op::QuantizeV2& o, TypeFacts& f) {
   f.like(f.in(), DType::float32);
-  if (o.out_type != QuantType::automatic) f.is(f.out(), number(o.out_type));
   ranges_are_float32(f, 1, 1);
+  o.out_type == QuantType::automatic ? f.by_infer() : f.is(f.out(), number(o.out_type));
 }
 
 void learn(const op::Dequantize& o, TypeFacts& f) {
@@ -132,14 +132,99 @@ void learn(const op::Dequantize& o, TypeFacts& f) {
   ranges_are_float32(f, 1, 1);
 }
 
+void learn(const op::QuantizeAsym&, TypeFacts& f) {
+  f.like(f.in(), DType::float32);
+  f.is(f.out(), DType::uint8);
+  ranges_are_float32(f, 1, 1);
+}
+
+void learn(const op::Requantize& o, TypeFacts& f) {
+  f.is(f.in(), DType::int32);
+  ranges_are_float32(f, 1, 1);
+  o.out_type == QuantType::automatic ? f.by_infer() : f.is(f.out(), number(o.out_type));
+}
+
 namespace {
+void learn_quantized(TypeFacts& f) {
+  f.same(f.in(), f.out());
+  ranges_are_float32(f, 1, 1);
+}
+}  // namespace
+
+void learn(const op::QuantizedAct&, TypeFacts& f) { learn_quantized(f); }
+void learn(const op::QuantizedFlatten&, TypeFacts& f) { learn_quantized(f); }
+void learn(const op::QuantizedPooling&, TypeFacts& f) { learn_quantized(f); }
+
+void learn(const op::QuantizedBatchNorm&, TypeFacts& f) {
+  ranges_are_float32(f, 1, 1);
+  f.is(f.out(), DType::int8);
+}
+
+void learn(const op::QuantizedEmbedding&, TypeFacts& f) {
+  f.is(f.in(1), DType::int8);
+  f.same(f.in(1), f.out());
+  ranges_are_float32(f, 2, 1);
+}
+
+void learn(const op::QuantizedConcat& o, TypeFacts& f) {
+  ranges_are_float32(f, o.num_args, 1);
+  bool is_unsigned = true;
+  for (int i = 0; i < o.num_args; ++i) {
+    if (!f.in(i)) return;
+    is_unsigned = is_unsigned && f.in(i) == DType::uint8;
+  }
+  f.is(f.out(), is_unsigned ? DType::uint8 : DType::int8);
+}
+
+// Calibrated, both requantise their results.
+void learn(const op::QuantizedElemwiseAdd& o, TypeFacts& f) {
+  ranges_are_float32(f, 2, 1);
+  if (!o.min_calib_range || !o.max_calib_range) return f.is(f.out(), DType::int32);
+  if (!f.in(0) || !f.in(1)) return;
+  const bool is_unsigned = f.in(0) == DType::uint8 && f.in(1) == DType::uint8;
+  f.is(f.out(), is_unsigned ? DType::uint8 : DType::int8);
+}
+
+void learn(const op::QuantizedElemwiseMul& o, TypeFacts& f) {
+  ranges_are_float32(f, 2, 1);
+  const bool is_calibrated = o.min_calib_range && o.max_calib_range;
+  f.is(f.out(), o.enable_float_output ? DType::float32 : is_calibrated ? DType::int8 : DType::int32);
+}
+
+namespace {
+// Data and weight, perhaps a bias, then the ranges of each.
+void learn_quantized_layer(bool no_bias, TypeFacts& f) {
+  f.is(f.in(1), DType::int8);
+  f.is(f.out(), DType::int32);
+  ranges_are_float32(f, no_bias ? 2 : 3, 1);
+}
+}  // namespace
+
+void learn(const op::QuantizedConv& o, TypeFacts& f) { learn_quantized_layer(o.no_bias, f); }
+void learn(const op::QuantizedFullyConnected& o, TypeFacts& f) { learn_quantized_layer(o.no_bias, f); }
+
+void learn(const op::ScaledDotProductAttention&, TypeFacts& f) { f.all_same(0, 3, 1); }
+
+void learn(const op::MPLambUpdatePhase1&, TypeFacts& f) {
+  f.all_same(0, 2, 0);
+  ranges_are_float32(f, 2, 0);
+}
+
+void learn(const op::FullLike& o, TypeFacts& f) { o.dtype ? f.is(f.out(), *o.dtype) : f.same(f.in(), f.out()); }
+
+namespace {
+
+template <class Op>
+constexpr bool has_one_type() {
+  return Op::traits.in_mxnet || Op::traits.pointwise;
+}
 
 template <class Op>
 TypeRule rule_of() {
   if constexpr (requires(const Op& o, TypeFacts& f) { learn(o, f); }) {
     return [](const void* attrs, TypeFacts& f) { learn(*static_cast<const Op*>(attrs), f); };
   } else if constexpr (MakesArrays<Op>) {
-    return [](const void*, TypeFacts& f) { f.by_infer(Shape()); };
+    return [](const void*, TypeFacts& f) { f.by_infer(); };
   } else if constexpr (is_in<Op>(LikeFirst{})) {
     return [](const void*, TypeFacts& f) { f.all_same(0, 1); };
   } else if constexpr (is_in<Op>(LikeFirstAndOthers{})) {
@@ -148,13 +233,19 @@ TypeRule rule_of() {
       for (int i = 1; i < f.num_inputs(); ++i) f.like(f.in(i), f.in());
     };
   } else if constexpr (is_in<Op>(ComputedType{})) {
-    return [](const void*, TypeFacts& f) { f.by_infer(Shape(2, 2)); };
+    return [](const void*, TypeFacts& f) { f.by_infer(); };
   } else if constexpr (is_in<Op>(Float32Results{})) {
     return [](const void*, TypeFacts& f) { f.is(f.out(), DType::float32); };
   } else if constexpr (is_in<Op>(Int64Results{})) {
     return [](const void*, TypeFacts& f) { f.is(f.out(), DType::int64); };
-  } else {
+  } else if constexpr (is_in<Op>(BooleanResults{})) {
+    return [](const void*, TypeFacts& f) { f.is(f.out(), DType::boolean); };
+  } else if constexpr (is_in<Op>(OneTypeUnlessBoolean{})) {
+    return [](const void*, TypeFacts& f) { f.in() == DType::boolean ? f.by_infer() : f.all_same(); };
+  } else if constexpr (has_one_type<Op>() && !is_in<Op>(NothingFollows{})) {
     return [](const void*, TypeFacts& f) { f.all_same(); };
+  } else {
+    return [](const void*, TypeFacts&) {};
   }
 }
 

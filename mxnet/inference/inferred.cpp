@@ -7,6 +7,7 @@
 namespace kaon::mxnet {
 
 std::vector<std::string> input_names(const Symbol& symbol, uint32_t n, const char** keys) {
+  if (keys && n > 0 && !keys[0]) keys = nullptr;  // the list of no names that Python gives with positions
   const std::vector<std::string> candidates = keys ? symbol.list_inputs() : symbol.list_arguments();
   std::string listed;
   for (size_t i = 0; i < candidates.size(); ++i) listed += fmt::format("\n\t[{}]{}", i, candidates[i]);
@@ -18,8 +19,9 @@ std::vector<std::string> input_names(const Symbol& symbol, uint32_t n, const cha
   }
   std::vector<std::string> names;
   for (uint32_t i = 0; i < n; ++i) {
-    if (std::find(candidates.begin(), candidates.end(), keys[i]) == candidates.end()) {
-      throw ValueError(fmt::format("argument name {} not found.\nCandidate arguments:{}", keys[i], listed));
+    if (!keys[i] || std::find(candidates.begin(), candidates.end(), keys[i]) == candidates.end()) {
+      throw ValueError(
+          fmt::format("argument name {} not found.\nCandidate arguments:{}", keys[i] ? keys[i] : "null", listed));
     }
     names.emplace_back(keys[i]);
   }

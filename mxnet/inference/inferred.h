@@ -10,8 +10,8 @@
 
 namespace kaon::mxnet {
 
-// The inputs that `n` known things are of: by name, or without keys the arguments in their order. Throws ValueError for
-// a name that is no input, and for more than there are.
+// The inputs that `n` known things are of: by name, or without keys (null, or a first one that is null) the arguments
+// in their order. Throws ValueError for a name that is no input, and for more than there are.
 std::vector<std::string> input_names(const Symbol& symbol, uint32_t n, const char** keys);
 
 template <class Known>

@@ -61,28 +61,24 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
   struct Token {
     int64_t code, first, second;
   };
+  Shape list = codes, dims = in;
+  if (reverse) {  // -4 comes after its entries then
+    const auto turn = [](Shape& s) {
+      if (s.ndim() > 1) std::reverse(&s[0], &s[0] + s.ndim());
+    };
+    turn(list), turn(dims);
+  }
   Token tokens[Shape::max_ndim];
   int count = 0;
-  for (int i = 0; i < codes.ndim(); ++i) {
-    Token t{codes[i], 0, 0};
+  for (int i = 0; i < list.ndim(); ++i) {
+    Token t{list[i], 0, 0};
     if (t.code < -4) fail("codes are -4 and above");
     if (t.code == -4) {
-      if (i + 2 < codes.ndim()) {
-        t.first = codes[i + 1], t.second = codes[i + 2], i += 2;
-      } else if (reverse && count >= 2 && tokens[count - 1].code >= -1 && tokens[count - 2].code >= -1) {
-        count -= 2;  // MXNet reads all entries from the right: they stand before the code
-        t.first = tokens[count].code, t.second = tokens[count + 1].code;
-      } else {
-        fail("-4 needs two entries after it");
-      }
+      if (i + 2 >= list.ndim()) fail(reverse ? "-4 needs two entries before it" : "-4 needs two entries after it");
+      t.first = list[i + 1], t.second = list[i + 2], i += 2;
       if (t.first < -1 || t.second < -1 || (t.first == -1 && t.second == -1)) fail("-4 takes two sizes, one may be -1");
     }
     tokens[count++] = t;
-  }
-  Shape dims = in;
-  if (reverse) {
-    std::reverse(tokens, tokens + count);
-    for (int i = 0; i < in.ndim(); ++i) dims[i] = in[in.ndim() - 1 - i];
   }
   Shape out;
   int at = 0, inferred = -1;
@@ -117,7 +113,7 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
       if (a < 0 || b < 0 || checked_size(Shape(a, b)) != whole) {
         fail("the two sizes after -4 do not multiply to the dimension");
       }
-      out.push_back(reverse ? b : a), out.push_back(reverse ? a : b);
+      out.push_back(a), out.push_back(b);
     }
   }
   for (int i = 0; i < dims.ndim(); ++i) {

@@ -74,9 +74,11 @@ void op::Deconvolution::infer(InferContext& c) const {
                              adj.str(), target_shape.str()));
   }
   const DeconvolutionExtent e = extent_of(*this, data);
+  // adj and pad are not read then
+  const bool has_target = std::any_of(target_shape.begin(), target_shape.end(), [](int64_t t) { return t != 0; });
   for (int i = 0; i < axes; ++i) {
     const int64_t step = stride.empty() ? 1 : stride[i];
-    if (!adj.empty() && target_shape.empty() && (adj[i] < 0 || adj[i] >= step)) {
+    if (!has_target && !adj.empty() && (adj[i] < 0 || adj[i] >= step)) {
       c.fail_value(fmt::format("adj must be at least 0 and smaller than stride, got {}", adj.str()));
     }
     if (e.adj[i] >= step) {

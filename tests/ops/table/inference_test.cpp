@@ -40,6 +40,19 @@ bool agrees(const Shape& known, const Shape& truth) {
   return graph::merge(merged, known) && merged == truth;
 }
 
+// The operator on variables x0, x1, ... of the dtypes that are true.
+Symbol program_of(const Row& row, const Truth& truth) {
+  std::vector<Symbol> inputs;
+  std::vector<const Symbol*> pointers;
+  for (size_t i = 0; i < truth.inputs.size(); ++i) {
+    inputs.push_back(sym.var(fmt::format("x{}", i), Shape::unknown(), truth.inputs[i].dtype));
+  }
+  for (const Symbol& s : inputs) pointers.push_back(&s);
+  std::vector<Symbol> outs{size_t(row.def->visible_outputs(row.attrs.get()))};
+  Symbol::apply(*row.def, row.attrs.get(), pointers, outs, std::source_location::current(), "node");
+  return Symbol::group(outs);
+}
+
 std::string compare(const Symbol::InferredShapes& got, const Truth& truth, size_t visible, bool exact) {
   const auto differ = [&](const char* what, size_t i, const Shape& a, const Shape& b) -> std::string {
     if (exact ? a == b : agrees(a, b)) return "";
@@ -80,10 +93,10 @@ TEST_CASE("partial inference of known shapes is infer, on every row", "[inferenc
     const auto truth = truth_of(row, DType::float32);
     if (!truth) continue;
     INFO(row.str());
-    const RowSymbol p = symbol_of(row);
+    const Symbol s = program_of(row, *truth);
     Symbol::InferredShapes got;
-    REQUIRE_NOTHROW(got = p.symbol.infer_shape_partial(given(*truth)));
-    CHECK(compare(got, *truth, size_t(p.symbol.num_outputs()), true) == "");
+    REQUIRE_NOTHROW(got = s.infer_shape_partial(given(*truth)));
+    CHECK(compare(got, *truth, size_t(s.num_outputs()), true) == "");
   }
 }
 
@@ -99,81 +112,69 @@ TEST_CASE("weights that are hidden follow from the data, on every row", "[infere
     }
     if (known.size() == all.size()) continue;
     INFO(row.str());
-    const RowSymbol p = symbol_of(row);
-    const auto got = p.symbol.infer_shape_partial(known);
-    CHECK(compare_inputs(p.symbol, got, all, true) == "");
-    CHECK(compare(got, *truth, size_t(p.symbol.num_outputs()), true) == "");
+    const Symbol s = program_of(row, *truth);
+    const auto got = s.infer_shape_partial(known);
+    CHECK(compare_inputs(s, got, all, true) == "");
+    CHECK(compare(got, *truth, size_t(s.num_outputs()), true) == "");
   }
 }
 
-// The outputs are known too: a variable `t` of the output's shape is made equal to it.
+// In every other round the first output is known, too: it is added to a variable `t`.
 TEST_CASE("what follows from shapes that are hidden in part contradicts nothing, on every row", "[inference]") {
   std::mt19937 random(7);
-  int restored = 0, hidden_all = 0;
+  int restored = 0;
   for (const Row& row : all_rows()) {
-    if (!is_tried(row)) continue;
+    if (!is_tried(row) || row.inputs.empty()) continue;
     const auto truth = truth_of(row, DType::float32);
-    if (!truth || row.inputs.empty()) continue;
-    const RowSymbol p = symbol_of(row);
-    const size_t visible = size_t(p.symbol.num_outputs());
+    if (!truth) continue;
+    const Symbol program = program_of(row, *truth);
+    const int visible = program.num_outputs();
+    // where other shapes would do as well, what is hidden whole is found to be one of these
+    const bool has_choices = !row.options.infers || row.def->name() == "pick" || row.def->name() == "_rnn_param_concat";
     for (int round = 0; round < 6; ++round) {
-      Shapes known = given(*truth);
-      const Shapes all = known;
-      int hidden = 0;
+      const Shapes all = given(*truth);
+      Shapes known = all;
       for (auto& [name, shape] : known) {
-        for (int i = 0; i < shape.ndim(); ++i) {
-          if (random() % 3 == 0) shape[i] = -1, ++hidden;
-        }
-        if (random() % 6 == 0) hidden += shape.ndim(), shape = Shape::unknown();
+        if (has_choices && name != "x0") continue;
+        for (int64_t& d : std::span(&shape[0], size_t(shape.ndim()))) d = random() % 3 == 0 ? -1 : d;
+        if (random() % 6 == 0) shape = Shape::unknown();
       }
-      const bool with_output = round % 2 == 1 && !row.def->name().starts_with("_cond");
-      Symbol s = p.symbol;
-      if (with_output) {  // elementwise with an array of the output's shape
-        const Symbol t = sym.var("t", truth->outputs[0].shape);
-        const op::AddN add{.num_args = 2};
-        Symbol tied;
-        const Symbol first = p.symbol.output(0);
-        const Symbol* pair[] = {&first, &t};
-        Symbol::apply(op::AddN::def, &add, pair, {&tied, 1}, std::source_location::current(), "tie");
-        s = visible == 1 ? tied : Symbol::group({tied, p.symbol.output(1)});
-      }
-      INFO(row.str() << " round " << round);
-      Symbol::InferredShapes got;
       Shapes truths = all;
-      truths["t"] = truth->outputs[0].shape;
+      Symbol s = program;
+      if (round % 2 == 1) {
+        const Symbol t = sym.var("t", truth->outputs[0].shape, truth->outputs[0].dtype), first = program.output(0);
+        const op::AddN add{.num_args = 2};
+        const Symbol* pair[] = {&first, &t};
+        Symbol::apply(op::AddN::def, &add, pair, {&s, 1}, std::source_location::current(), "tie");
+        truths["t"] = truth->outputs[0].shape;
+      }
+      std::string text = fmt::format("{} round {}", row.str(), round);
+      for (const auto& [name, shape] : known) text += fmt::format(" {} {}", name, shape.str());
+      INFO(text);
+      Symbol::InferredShapes got;
       try {
         got = s.infer_shape_partial(known);
       } catch (const Error& e) {
-        std::string text;
-        for (const auto& [name, shape] : known) text += fmt::format(" {} {}", name, shape.str());
-        FAIL_CHECK(e.what() << text);
+        FAIL_CHECK(e.what());
         continue;
       }
-      std::string text;
-      for (const auto& [name, shape] : known) text += fmt::format(" {} {}", name, shape.str());
-      INFO(text);
       CHECK(compare_inputs(s, got, truths, false) == "");
-      if (!with_output) CHECK(compare(got, *truth, visible, false) == "");
-      hidden_all += hidden;
-      for (size_t i = 0; i < got.arguments.size(); ++i) {
-        const auto names = s.list_arguments();
-        if (names[i] == "t") continue;
-        const Shape& before = known.at(names[i]);
-        if (before.ndim() < 0) {
-          for (int64_t d : got.arguments[i]) restored += d >= 0;
-        } else {
-          for (int d = 0; d < before.ndim(); ++d) restored += before[d] < 0 && got.arguments[i][d] >= 0;
-        }
+      if (round % 2 == 0) CHECK(compare(got, *truth, size_t(visible), false) == "");
+      const auto names = s.list_arguments();
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (names[i] != "t" && got.arguments[i].is_known() && !known.at(names[i]).is_known()) ++restored;
       }
     }
   }
-  CHECK(restored * 4 > hidden_all);  // and much follows
+  CHECK(restored > 1000);
 }
 
 TEST_CASE("dtypes that are inferred without shapes are those of infer, on every row", "[inference]") {
   std::mt19937 random(11);
   for (const Row& row : all_rows()) {
     if (!is_tried(row)) continue;
+    // what a quantiser has decided follows from nothing
+    const bool follows = row.def->traits.in_mxnet && !row.def->name().starts_with("_sg_");
     const RowSymbol p = symbol_of(row);
     for (const DType type : ops::all_dtypes) {
       if (!row.accepts(type)) continue;
@@ -186,21 +187,19 @@ TEST_CASE("dtypes that are inferred without shapes are those of infer, on every 
           all[name] = truth->inputs[i].dtype;
           if (round == 0 || random() % 2 == 0) known[name] = truth->inputs[i].dtype;
         }
-        Symbol::InferredTypes got;
         std::string text = fmt::format("{} for {}", row.str(), name_of(type));
         for (const auto& [name, t] : known) text += fmt::format(" {} {}", name, name_of(t));
         INFO(text);
+        Symbol::InferredTypes got;
         try {
           got = p.symbol.infer_type(known);
         } catch (const Error& e) {
           FAIL_CHECK(e.what());
           continue;
         }
-        for (size_t i = 0; i < got.outputs.size(); ++i) {
-          INFO("output " << i << (got.outputs[i] ? name_of(*got.outputs[i]) : "unknown"));
-          if (round == 0) {
-            CHECK(got.outputs[i] == truth->outputs[i].dtype);
-          }
+        for (size_t i = 0; i < got.outputs.size() && round == 0; ++i) {
+          INFO("output " << i << " is " << (got.outputs[i] ? name_of(*got.outputs[i]) : "unknown"));
+          if (follows || got.outputs[i]) CHECK(got.outputs[i] == truth->outputs[i].dtype);
         }
       }
     }

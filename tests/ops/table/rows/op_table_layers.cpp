@@ -201,6 +201,9 @@ void add_deconvolutions(Rows& rows) {
                 {1, 1, 6, 6}, {1, 1});
   deconvolution(rows, {.kernel = {3}, .stride = {2}, .num_filter = 3}, {1, 1, 7}, {1, 3, 15}, {0});
   deconvolution(rows, {.kernel = {3}, .stride = {2}, .target_shape = {6}, .num_filter = 1}, {1, 1, 3}, {1, 1, 6}, {1});
+  // adj is not read then
+  deconvolution(rows, {.kernel = {3}, .stride = {2}, .adj = {9}, .target_shape = {6}, .num_filter = 1}, {1, 1, 3},
+                {1, 1, 6}, {1});
   deconvolution(rows, {.kernel = {3, 3}, .num_filter = 2}, {0, 3, 3, 2}, {0, 2, 5, 4}, {0, 0});
   rows.emplace_back(op::Deconvolution{.kernel = {3}, .target_shape = {4}, .num_filter = 1},
                     std::vector{in({1, 1, 3}), in({1, 1, 3})}, Reference(), RowOptions{.refused = true});
