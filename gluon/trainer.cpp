@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <unordered_map>
 
 #include "kaon/gluon/internal/gradient_buckets.h"
-#include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/gluon/kvstore/kvstore.h"
 #include "kaon/gluon/util/amp.h"
 #include "kaon/graph/sparse_gradient.h"
@@ -17,12 +15,6 @@
 namespace kaon::gluon {
 
 namespace {
-
-void check_names(const auto& slots, std::string_view caller) {
-  detail::NamedParameters named;
-  for (const auto& s : slots) named.emplace_back(s.parameter.name(), s.parameter);
-  detail::check_unique(named, caller);
-}
 
 // Filled before it returns: no wait reports a failed state (no memory, a stopped scope), which would silently end all
 // updates.
@@ -400,126 +392,6 @@ std::vector<Parameter> Trainer::parameters() const {
   std::vector<Parameter> all;
   for (const Slot& s : slots_) all.push_back(s.parameter);
   return all;
-}
-
-namespace {
-
-// What the name of the array begins with whose name says the optimizer.
-constexpr std::string_view of_optimizer = "optimizer:";
-
-// Takes that array out. Files without one are of versions that wrote none, or of an optimizer without a name.
-void take_optimizer(std::unordered_map<std::string, NDArray>& arrays, const std::string& name,
-                    const std::string& source) {
-  const auto it = std::ranges::find_if(arrays, [](const auto& a) { return a.first.starts_with(of_optimizer); });
-  if (it == arrays.end()) return;
-  const std::string written = it->first.substr(of_optimizer.size());
-  if (!name.empty() && written != name) {
-    throw ValueError(fmt::format("[load_states] {} has the states of {}, but the optimizer of this trainer is {}",
-                                 source, written, name));
-  }
-  arrays.erase(it);
-}
-
-}  // namespace
-
-void Trainer::save_states(const std::filesystem::path& file) const { nd_file::save(file, states()); }
-
-NamedArrays Trainer::states() const {
-  check_names(slots_, "save_states");
-  NamedArrays arrays;
-  auto number = [&](const std::string& name, double value) {
-    arrays.emplace_back(name, nd.full({1}, value, {.dtype = DType::float64, .device = cpu()}));
-  };
-  number("steps", double(steps_));
-  if (!optimizer_.name().empty()) number(std::string(of_optimizer) + optimizer_.name(), 1);
-  if (!optimizer_.has_scheduler()) number("learning_rate", optimizer_.learning_rate(0));
-  for (const Slot& s : slots_) {
-    const std::string& name = s.parameter.name();
-    number("updates:" + name, double(s.updates));
-    for (size_t k = 0; k < s.states.size(); ++k) arrays.emplace_back(fmt::format("state{}:{}", k, name), s.states[k]);
-  }
-  if (scaling_) {
-    const bool is_made = scaling_->state.defined();
-    arrays.emplace_back("loss_scale", is_made ? scaling_->state : nd.array({scaling_->options.init_scale, 0.0}));
-  }
-  return arrays;
-}
-
-void Trainer::load_states(const std::filesystem::path& file) { set_states(nd_file::load(file), file.string()); }
-
-void Trainer::set_states(const NamedArrays& all, const std::string& source) {
-  check_names(slots_, "load_states");
-  std::unordered_map<std::string, NDArray> arrays(all.begin(), all.end());
-  take_optimizer(arrays, optimizer_.name(), source);
-  auto take = [&](const std::string& name) {
-    auto it = arrays.find(name);
-    if (it == arrays.end()) {
-      throw ValueError(
-          fmt::format("[load_states] {} has no '{}': it is of other parameters or of another optimizer", source, name));
-    }
-    NDArray a = it->second;
-    arrays.erase(it);
-    return a;
-  };
-  auto number = [&](const std::string& name) {
-    NDArray a = take(name);
-    if (a.size() == 1) return a.asscalar<double>();
-    throw ValueError(
-        fmt::format("[load_states] '{}' in {} must be one number, got shape {}", name, source, a.shape().str()));
-  };
-
-  // Counts are written as doubles: exact up to 2^53.
-  auto count = [&](const std::string& name) {
-    constexpr double most = 9007199254740992.0;
-    const double value = number(name);
-    if (value >= 0 && value <= most && value == std::floor(value)) return int64_t(value);
-    throw ValueError(fmt::format("[load_states] '{}' in {} must be a count of 0 to 2^53, got {}", name, source, value));
-  };
-  const int64_t steps = count("steps");
-  std::vector<Slot> slots;
-  for (const Slot& s : slots_) {
-    const Parameter& p = s.parameter;
-    Slot loaded{.parameter = p, .states = {}, .updates = count("updates:" + p.name()), .stamps = s.stamps};
-    for (int k = 0; loaded.updates > 0 && k < optimizer_.rule().num_states(); ++k) {
-      NDArray state = take(fmt::format("state{}:{}", k, p.name()));
-      if (p.is_initialized()) {
-        const optimizer::RuleState expected = optimizer_.rule().state(k, p.shape(), p.dtype());
-        if (state.shape() != expected.shape) {
-          throw ShapeError(fmt::format("[load_states] {} has shape {}, its state in {} has {}", p.name(),
-                                       p.shape().str(), source, state.shape().str()));
-        }
-        if (state.dtype() != expected.dtype) {
-          throw TypeError(fmt::format("[load_states] {} has dtype {}, its state in {} has {}", p.name(),
-                                      name_of(p.dtype()), source, name_of(state.dtype())));
-        }
-        state = state.as_in_context(p.list_ctx()[0]);
-      }
-      loaded.states.push_back(state);
-    }
-    slots.push_back(std::move(loaded));
-  }
-  std::optional<double> learning_rate;
-  if (arrays.contains("learning_rate")) learning_rate = number("learning_rate");
-  if (learning_rate && !(*learning_rate >= 0 && std::isfinite(*learning_rate))) {
-    throw ValueError(fmt::format("[load_states] 'learning_rate' in {} must be a finite number of at least 0, got {}",
-                                 source, *learning_rate));
-  }
-  NDArray scale;
-  if (scaling_) {
-    scale = take("loss_scale");
-    if (scale.shape() != Shape(2) || scale.dtype() != DType::float32) {
-      throw ValueError(fmt::format("[load_states] 'loss_scale' in {} must be float32 of shape (2,), got {} of {}",
-                                   source, name_of(scale.dtype()), scale.shape().str()));
-    }
-  }
-  if (!arrays.empty()) {
-    throw ValueError(fmt::format("[load_states] {} holds '{}', which does not fit these parameters and this optimizer",
-                                 source, arrays.begin()->first));
-  }
-  if (learning_rate && !optimizer_.has_scheduler()) optimizer_.set_learning_rate(*learning_rate);
-  if (scaling_) scaling_->state = scale;
-  slots_ = std::move(slots);
-  steps_ = steps;
 }
 
 }  // namespace kaon::gluon

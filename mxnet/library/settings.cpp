@@ -6,9 +6,9 @@
 #include "kaon/engine/storage.h"
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/handle/guard.h"
-#include "kaon/mxnet/handle/shutdown.h"
 #include "kaon/mxnet/handle/handle.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
+#include "kaon/mxnet/handle/shutdown.h"
 #include "kaon/ops/random_state.h"
 
 using namespace kaon;
@@ -105,8 +105,8 @@ int MXStorageEmptyCache(int dev_type, int dev_id) {
   });
 }
 
-// At the end of the interpreter: what is pending ends, and failures that nobody waited for are nobody's. From then on no
-// function of the program is called.
+// At the end of the interpreter: what is pending ends, and failures that nobody waited for are nobody's. From then on
+// no function of the program is called.
 int MXNotifyShutdown() {
   return guard([&] {
     try {
