@@ -99,6 +99,11 @@ TEST_CASE("guide: gradients", "[docs]") {
   for (int i = 0; i < 2; ++i) autograd::record([&] { return x * x; }).backward();
   CHECK(x.grad().asvector<float>() == std::vector<float>{4, 8, 12});
   x.grad().assign(0);  // before the next sum
+  NDArray mine = nd.zeros({3});
+  x.attach_grad(GradReq::write, mine);  // backward() writes to an array of the program's
+  autograd::record([&] { return x * 3; }).backward();
+  CHECK(mine.asvector<float>() == std::vector<float>{3, 3, 3});
+  x.attach_grad();
   NDArray z = autograd::record([&] {
     NDArray factor = autograd::pause([&] { return x * 2; });  // not recorded: a constant
     return x * factor + nd.stop_gradient(x * x);              // of the second term no gradient arrives at x

@@ -35,27 +35,53 @@ void compared_with(Emit& e) {
   e.set(e.cast(e.node(Name, {e.in(), e.number(e.op<Op>().scalar)}), e.result_dtype()));
 }
 
-#define KAON_NAME(symbol, text) constexpr char symbol[] = text;
-KAON_NAME(kAbs, "Abs")
-KAON_NAME(kNeg, "Neg")
-KAON_NAME(kSign, "Sign")
-KAON_NAME(kCeil, "Ceil") KAON_NAME(kFloor, "Floor") KAON_NAME(kExp, "Exp") KAON_NAME(kLog, "Log")
-    KAON_NAME(kSqrt, "Sqrt") KAON_NAME(kReciprocal, "Reciprocal") KAON_NAME(kSin, "Sin") KAON_NAME(kCos, "Cos")
-        KAON_NAME(kTan, "Tan") KAON_NAME(kAsin, "Asin") KAON_NAME(kAcos, "Acos") KAON_NAME(kAtan, "Atan")
-            KAON_NAME(kSinh, "Sinh") KAON_NAME(kCosh, "Cosh") KAON_NAME(kAsinh, "Asinh") KAON_NAME(kAcosh, "Acosh")
-                KAON_NAME(kAtanh, "Atanh") KAON_NAME(kErf, "Erf") KAON_NAME(kRelu, "Relu")
-                    KAON_NAME(kSigmoid, "Sigmoid") KAON_NAME(kTanh, "Tanh") KAON_NAME(kSoftplus, "Softplus")
-                        KAON_NAME(kSoftsign, "Softsign") KAON_NAME(kIdentity, "Identity") KAON_NAME(kAdd, "Add")
-                            KAON_NAME(kSub, "Sub") KAON_NAME(kMul, "Mul") KAON_NAME(kDiv, "Div") KAON_NAME(kPow, "Pow")
-                                KAON_NAME(kMax, "Max") KAON_NAME(kMin, "Min") KAON_NAME(kEqual, "Equal")
-                                    KAON_NAME(kGreater, "Greater") KAON_NAME(kGreaterOrEqual, "GreaterOrEqual")
-                                        KAON_NAME(kLess, "Less") KAON_NAME(kLessOrEqual, "LessOrEqual")
-                                            KAON_NAME(kAnd, "And") KAON_NAME(kOr, "Or") KAON_NAME(kXor, "Xor")
-                                                KAON_NAME(kSum, "Sum") KAON_NAME(kMish, "Mish")
-                                                    KAON_NAME(kHardSwish, "HardSwish")
-#undef KAON_NAME
+constexpr char kAbs[] = "Abs";
+constexpr char kNeg[] = "Neg";
+constexpr char kSign[] = "Sign";
+constexpr char kCeil[] = "Ceil";
+constexpr char kFloor[] = "Floor";
+constexpr char kExp[] = "Exp";
+constexpr char kLog[] = "Log";
+constexpr char kSqrt[] = "Sqrt";
+constexpr char kReciprocal[] = "Reciprocal";
+constexpr char kSin[] = "Sin";
+constexpr char kCos[] = "Cos";
+constexpr char kTan[] = "Tan";
+constexpr char kAsin[] = "Asin";
+constexpr char kAcos[] = "Acos";
+constexpr char kAtan[] = "Atan";
+constexpr char kSinh[] = "Sinh";
+constexpr char kCosh[] = "Cosh";
+constexpr char kAsinh[] = "Asinh";
+constexpr char kAcosh[] = "Acosh";
+constexpr char kAtanh[] = "Atanh";
+constexpr char kErf[] = "Erf";
+constexpr char kRelu[] = "Relu";
+constexpr char kSigmoid[] = "Sigmoid";
+constexpr char kTanh[] = "Tanh";
+constexpr char kSoftplus[] = "Softplus";
+constexpr char kSoftsign[] = "Softsign";
+constexpr char kIdentity[] = "Identity";
+constexpr char kAdd[] = "Add";
+constexpr char kSub[] = "Sub";
+constexpr char kMul[] = "Mul";
+constexpr char kDiv[] = "Div";
+constexpr char kPow[] = "Pow";
+constexpr char kMax[] = "Max";
+constexpr char kMin[] = "Min";
+constexpr char kEqual[] = "Equal";
+constexpr char kGreater[] = "Greater";
+constexpr char kGreaterOrEqual[] = "GreaterOrEqual";
+constexpr char kLess[] = "Less";
+constexpr char kLessOrEqual[] = "LessOrEqual";
+constexpr char kAnd[] = "And";
+constexpr char kOr[] = "Or";
+constexpr char kXor[] = "Xor";
+constexpr char kSum[] = "Sum";
+constexpr char kMish[] = "Mish";
+constexpr char kHardSwish[] = "HardSwish";
 
-                                                        void activation(Emit& e) {
+void activation(Emit& e) {
   switch (e.op<op::Activation>().act_type) {
     case ActivationType::relu: return same<kRelu>(e);
     case ActivationType::sigmoid: return same<kSigmoid>(e);
