@@ -215,17 +215,14 @@ void learn(const op::FullLike& o, TypeFacts& f) { o.dtype ? f.is(f.out(), *o.dty
 namespace {
 
 template <class Op>
-constexpr bool has_one_type() {
-  return Op::traits.in_mxnet || Op::traits.pointwise;
-}
-
-template <class Op>
 TypeRule rule_of() {
+  // As values: clang 16 takes those of MultiUpdate, a template, for no constants.
+  const OpTraits& traits = ops::def_of<Op>().traits;
   if constexpr (requires(const Op& o, TypeFacts& f) { learn(o, f); }) {
     return [](const void* attrs, TypeFacts& f) { learn(*static_cast<const Op*>(attrs), f); };
-  } else if constexpr (MakesArrays<Op>) {
-    return [](const void*, TypeFacts& f) { f.by_infer(); };
-  } else if constexpr (is_in<Op>(LikeFirst{})) {
+  }
+  if (makes_arrays(traits)) return [](const void*, TypeFacts& f) { f.by_infer(); };
+  if constexpr (is_in<Op>(LikeFirst{})) {
     return [](const void*, TypeFacts& f) { f.all_same(0, 1); };
   } else if constexpr (is_in<Op>(LikeFirstAndOthers{})) {
     return [](const void*, TypeFacts& f) {
@@ -242,11 +239,11 @@ TypeRule rule_of() {
     return [](const void*, TypeFacts& f) { f.is(f.out(), DType::boolean); };
   } else if constexpr (is_in<Op>(OneTypeUnlessBoolean{})) {
     return [](const void*, TypeFacts& f) { f.in() == DType::boolean ? f.by_infer() : f.all_same(); };
-  } else if constexpr (has_one_type<Op>() && !is_in<Op>(NothingFollows{})) {
-    return [](const void*, TypeFacts& f) { f.all_same(); };
-  } else {
-    return [](const void*, TypeFacts&) {};
   }
+  if ((traits.in_mxnet || traits.pointwise) && !is_in<Op>(NothingFollows{})) {
+    return [](const void*, TypeFacts& f) { f.all_same(); };
+  }
+  return [](const void*, TypeFacts&) {};
 }
 
 }  // namespace

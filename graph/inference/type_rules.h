@@ -53,8 +53,7 @@ using NothingFollows = ops::OpList<op::SgConv, op::SgFullyConnected>;
 
 // Operators that make arrays of their attributes' dtype.
 void learn(const op::Arange&, TypeFacts& f);
-template <class Op>
-concept MakesArrays = Op::traits.inputs.size() == 0 && !Op::traits.variadic;
+inline bool makes_arrays(const OpTraits& traits) { return traits.inputs.size() == 0 && !traits.variadic; }
 
 void learn(const op::Cast&, TypeFacts& f);
 void learn(const op::AmpCast&, TypeFacts& f);

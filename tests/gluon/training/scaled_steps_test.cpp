@@ -121,8 +121,8 @@ TEST_CASE("amp: what is wrong is said", "[gluon]") {
   CHECK(values(a.data()) == std::vector<double>(4, 1));
   CHECK_THROWS_AS(gluon::Trainer(dict(a, b), optimizer::SGD(), {.clip_global_norm = -1}), ValueError);
   CHECK_THROWS_AS(gluon::Trainer(dict(a, b), optimizer::SGD(), {.clip_global_norm = not_a_number}), ValueError);
-  CHECK_THROWS_WITH(gluon::Trainer(dict(a, b), optimizer::SGD(), {.kvstore = "dist_sync"}),
-                    Contains("no type 'dist_sync'; there are: local, device"));
+  CHECK_THROWS_WITH(gluon::Trainer(dict(a, b), optimizer::SGD(), {.kvstore = "dist_async"}),
+                    Contains("no type 'dist_async'; there are: local, device"));
 }
 
 TEST_CASE("amp: a training step of many samples is the loop that scales by hand, with its outputs", "[gluon]") {
