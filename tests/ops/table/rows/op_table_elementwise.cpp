@@ -23,7 +23,7 @@ double round_half_down(double x) { return x - std::floor(x) <= 0.5 ? std::floor(
 
 // psi(x) = d log gamma(x) / dx: recurrence to a large argument, then the asymptotic series.
 double digamma(double x) {
-  if (x == 0) return std::numeric_limits<double>::quiet_NaN();  // a pole
+  if (x <= 0 && x == std::floor(x)) return std::numeric_limits<double>::infinity();  // as MXNet has its poles
   if (x < 0.5) return digamma(1 - x) - std::numbers::pi / std::tan(std::numbers::pi * x);
   double shift = 0;
   for (; x < 20; ++x) shift -= 1 / x;
