@@ -78,7 +78,8 @@ def on_arrays():
     np.testing.assert_allclose(y.asnumpy(), [3, 6, 9])
     np.testing.assert_allclose(x.grad.asnumpy(), 18 * x.asnumpy())
     assert calls.asscalar() == 1
-    assert nd.Custom(nd.zeros((0, 2)), calls, op_type='scale').shape == (0, 2)
+    with mx.util.np_shape(True):  # without it 0 is a size that is not known
+        assert nd.Custom(nd.zeros((0, 2)), calls, op_type='scale').shape == (0, 2)
 
 
 def in_graphs():
