@@ -72,6 +72,7 @@ Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& op
   if (store_->num_workers() > 1) {
     ranks_ = std::make_shared<detail::GradientBuckets>(store_->ranks());
     ranks_->share_values(this->parameters());
+    store_ = std::make_shared<const KVStore>(KVStore::create("device"));  // the buckets add up over the ranks
   }
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kaon/gluon/internal/block_node.h"
-#include "kaon/gluon/kvstore/kvstore.h"
+#include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon::gluon {
@@ -112,7 +112,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
     throw StateError(
         fmt::format("[TrainingStep] the trainer adds up gradients over {} ranks, which record(), backward() and "
                     "Trainer::step() do",
-                    trainer_->store_->num_workers()));
+                    trainer_->ranks_->ranks().size()));
   }
   const std::vector<Parameter>& parameters = made->traced->parameters;
   made->slots.assign(parameters.size(), no_slot);

@@ -127,6 +127,32 @@ TEST_CASE("comm training: gradients in more than one bucket, and their arrays") 
   }
 }
 
+TEST_CASE("comm training: on two devices of each rank, gradients are added up once over all") {
+  for (const bool in_halves : {false, true}) {
+    nn::HybridSequential net;
+    net.add(nn::Dense(1, {.use_bias = false, .in_units = 1}));
+    net.collect_params().initialize(init::One(), std::vector<Device>{cpu(0), cpu(1)});
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 1}), {.kvstore = "dist_sync"});
+    for (int step = 1; step <= 2; ++step) {
+      std::vector<NDArray> losses;
+      autograd::record([&] {
+        for (const Device d : {cpu(0), cpu(1)}) losses.push_back(net(nd.ones({1, 1}).as_in_context(d)));
+      });
+      for (const NDArray& loss : losses) loss.backward();
+      if (in_halves) {
+        trainer.allreduce_grads();
+        for (const NDArray& g : net.collect_params()[0].list_grad()) CHECK(g.asscalar<float>() == 2 * float(ranks()));
+        trainer.update(1);
+      } else {
+        trainer.step(1);
+      }
+      for (const NDArray& w : net.collect_params()[0].list_data()) {
+        CHECK(w.asscalar<float>() == 1 - float(step * 2 * ranks()));
+      }
+    }
+  }
+}
+
 TEST_CASE("comm training: a parameter that one rank has not used counts as zero there and is updated everywhere") {
   nn::HybridSequential a, b;
   a.add(nn::Dense(1, {.use_bias = false, .in_units = 1}));
