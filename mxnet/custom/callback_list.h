@@ -10,7 +10,7 @@
 namespace kaon::mxnet {
 
 // The functions take the interpreter's lock themselves, on whatever thread: none is called while a lock of ours is
-// held. Not copied.
+// held that a thread with the interpreter's lock waits for. Not copied.
 class CallbackList {
  public:
   CallbackList() = default;

@@ -105,9 +105,12 @@ void CustomProp::infer(InferContext& c) const {
     ndims[i] = int(dims[i].size());
     shapes.push_back(dims[i].data());
   }
-  // what the program returns lies in its memory until its next call
-  if (!callbacks_.call<InferShapeFunction>(infer_shape, int(n), ndims.data(), shapes.data())) fail("infer_shape");
-  for (size_t i = 0; i < n; ++i) dims[i].assign(shapes[i], shapes[i] + ndims[i]);
+  {
+    // The program frees the shapes that it returned at its next call, which another thread may make.
+    const std::scoped_lock lock(infer_mutex_);
+    if (!callbacks_.call<InferShapeFunction>(infer_shape, int(n), ndims.data(), shapes.data())) fail("infer_shape");
+    for (size_t i = 0; i < n; ++i) dims[i].assign(shapes[i], shapes[i] + ndims[i]);
+  }
   if (!callbacks_.call<InferTypeFunction>(infer_type, int(n), types.data())) fail("infer_type");
   const auto shape_of = [&](size_t i) {
     Shape shape;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ class CustomInstance {
   CallbackList callbacks_;
 };
 
+// Thread safety: any thread, as far as the program's functions are; calls of its infer_shape take turns.
 class CustomProp {
  public:
   // Throws Error when the program does not take the attributes.
@@ -58,6 +60,7 @@ class CustomProp {
   std::string op_type_;
   CallbackList callbacks_;
   CustomSignature signature_;
+  mutable std::recursive_mutex infer_mutex_;  // recursive: the program's infer_shape may call the operator
 };
 
 }  // namespace kaon::mxnet
