@@ -46,12 +46,14 @@ std::string leaky_expression(const char* function, LeakyType type, double slope,
 }
 
 void expect_gamma(InferContext& c, int data, int gamma) {
-  const Shape& given = c.shape(gamma);
+  const Shape &given = c.shape(gamma), &x = c.shape(data);
   if (given.is_known() && given.size() == 1) return;
-  if (c.shape(data).ndim() < 2) {
+  if (x.ndim() < 2) {
     c.expect_shape(gamma, Shape(1));
-  } else {
-    c.expect_shape(gamma, Shape(c.shape(data)[1]));
+  } else if (given.ndim() != 2) {
+    c.expect_shape(gamma, Shape(x[1]));
+  } else if ((given[0] != 1 && given[0] != x[0]) || (given[1] != 1 && given[1] != x[1])) {
+    c.fail("a matrix gamma must broadcast to axes 0 and 1 of data: " + c.describe_inputs());
   }
 }
 
@@ -188,7 +190,7 @@ void run_cpu(const op::LeakyReLU& op, KernelContext& c) {
   const TensorView x = c.in(0), y = c.out();
   if (op.act_type == LeakyType::prelu) {
     const ChannelView view = channel_view(x, c.in(1).shape);
-    c.run.parallel_for(view.outer, row_grain(view, cheap_grain), [&](int64_t begin, int64_t end) {
+    c.run.parallel_for(view.rows(), row_grain(view, cheap_grain), [&](int64_t begin, int64_t end) {
       prelu(view, x.dtype, nullptr, x.data, c.in(1).data, y.data, begin, end);
     });
     return;
@@ -254,7 +256,7 @@ void run_cpu(const op::BackwardLeakyReLU& op, KernelContext& c) {
   const TensorView head = c.in(0), x = c.in(1), dx = c.out();
   if (op.act_type == LeakyType::prelu) {
     const ChannelView view = channel_view(x, c.in(2).shape);
-    c.run.parallel_for(view.outer, row_grain(view, cheap_grain), [&](int64_t begin, int64_t end) {
+    c.run.parallel_for(view.rows(), row_grain(view, cheap_grain), [&](int64_t begin, int64_t end) {
       prelu(view, x.dtype, head.data, x.data, c.in(2).data, dx.data, begin, end);
     });
     return;
@@ -280,15 +282,20 @@ void run_cpu(const op::BackwardPReLUGamma&, KernelContext& c) {
   const int64_t grain = row_grain(view, cheap_grain), pieces = (view.outer + grain - 1) / grain;
   dispatch_float("LeakyReLU", x.dtype, [&]<class T>() {
     using A = accumulate_t<T>;
-    A* partial = static_cast<A*>(c.run.workspace(sizeof(A) * size_t(pieces * view.channels)));
-    c.run.parallel_for(view.outer, grain, [&](int64_t begin, int64_t end) {
-      A* sums = partial + begin / grain * view.channels;
-      std::fill_n(sums, view.channels, A(0));
-      prelu_gamma_sums(view, x.dtype, head.data, x.data, sums, begin, end);
+    A* partial = static_cast<A*>(c.run.workspace(sizeof(A) * size_t(view.samples * pieces * view.channels + 1)));
+    c.run.parallel_for(view.samples * pieces, 1, [&](int64_t first, int64_t last) {
+      for (int64_t piece = first; piece < last; ++piece) {
+        const int64_t row = piece / pieces * view.outer, begin = piece % pieces * grain;
+        A* sums = partial + piece * view.channels;
+        std::fill_n(sums, view.channels, A(0));
+        prelu_gamma_sums(view, x.dtype, head.data, x.data, sums, row + begin,
+                         row + std::min(begin + grain, view.outer));
+      }
     });
-    for (int64_t k = 0; k < view.channels; ++k) {
+    for (int64_t k = 0; k < out.size(); ++k) {
+      const A* of_sample = partial + k / view.channels * pieces * view.channels + k % view.channels;
       A sum = 0;
-      for (int64_t p = 0; p < pieces; ++p) sum += partial[p * view.channels + k];
+      for (int64_t p = 0; p < pieces; ++p) sum += of_sample[p * view.channels];
       out.as<T>()[k] = T(sum);
     }
   });

@@ -61,7 +61,10 @@ struct BackwardPReLUFn {
 // gamma's shape against the data's.
 Shape gamma_shape(const TensorView& data, const TensorView& gamma) {
   Shape shape = Shape::filled(data.shape.ndim(), 1);
-  if (gamma_per_channel(gamma.shape)) shape[1] = gamma.size();
+  const Shape own = gamma_of_axes(gamma.shape);
+  for (int i = 0; i < 2; ++i) {
+    if (own[i] != 1) shape[i] = own[i];
+  }
   return shape;
 }
 
@@ -184,7 +187,7 @@ void run_cuda(const op::BackwardLeakyReLU& op, KernelContext& c) {
 void run_cuda(const op::BackwardPReLUGamma&, KernelContext& c) {
   const TensorView &head = c.in(0), &x = c.in(1), &out = c.out();
   const ChannelView s = channel_view(x, out.shape);
-  const ReduceDim dims[] = {{s.outer, true}, {s.channels, false}, {s.inner, true}};
+  const ReduceDim dims[] = {{s.samples, false}, {s.outer, true}, {s.channels, false}, {s.inner, true}};
   dispatch_float("LeakyReLU", x.dtype, [&]<class T>() {
     cuda::reduce(c, GammaTerms<T>{{out.as<T>()}, head.as<const T>(), x.as<const T>()}, dims);
   });

@@ -57,9 +57,9 @@ constexpr std::array<std::string_view, 6> enum_names(LeakyType) {
 }
 
 namespace op {
-// x where x > 0, else: leaky: slope x; prelu: gamma x (one gamma per channel, axis 1, or one for all);
-// elu: slope (e^x - 1); selu: elu with fixed slope, both halves scaled (Klambauer et al. 2017); rrelu: s x with
-// s uniform in [lower_bound, upper_bound) in training, their mean otherwise.
+// x where x > 0, else: leaky: slope x; prelu: gamma x (one gamma for all, per channel, axis 1, or as a matrix that
+// broadcasts to axes 0 and 1); elu: slope (e^x - 1); selu: elu with fixed slope, both halves scaled (Klambauer et al.
+// 2017); rrelu: s x with s uniform in [lower_bound, upper_bound) in training, their mean otherwise.
 // gelu: x Phi(x) = x (1 + erf(x / sqrt 2)) / 2 for all x (Hendrycks and Gimpel 2016).
 struct LeakyReLU {
   LeakyType act_type = LeakyType::leaky;
@@ -134,7 +134,7 @@ struct BackwardLeakyReLU {
   std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
-// The gradient of prelu's gamma: the sum of head * min(x, 0) over everything but the channel.
+// The gradient of prelu's gamma: the sum of head * min(x, 0) over everything that shares one.
 struct BackwardPReLUGamma {
   static constexpr OpTraits traits{
       .name = "_backward_PReLU_gamma", .inputs = {"head", "data", "gamma"}, .any_layout = true, .in_mxnet = false};

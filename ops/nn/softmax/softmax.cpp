@@ -18,21 +18,20 @@ void infer_softmax(const Op& op, InferContext& c) {
     c.fail_value("temperature must be positive, got " + to_text(*op.temperature));
   }
   const DType in = c.dtype(), out = op.dtype.value_or(in);
-  if (out != in && !(out == DType::float32 && size_of(in) == 2)) {
-    c.fail_dtype("dtype must be the data's, or float32 for 16-bit data; got " + to_text(out) + " for " + to_text(in));
-  }
+  if (!is_floating(out)) c.fail_dtype("dtype must be a floating one, got " + to_text(out));
   if (op.use_length && c.num_inputs() == 1) c.fail_value("use_length must be False: there is no input of lengths");
   if (c.num_inputs() > 1) {
     const Shape& data = c.shape(0);
-    if (axis != data.ndim() - 1) c.fail_value("use_length needs the last axis, got axis " + to_text(op.axis));
     Shape rows;
-    for (int i = 0; i < axis; ++i) rows.push_back(data[i]);
+    for (int i = 0; i < data.ndim(); ++i) {
+      if (i != axis) rows.push_back(data[i]);
+    }
     if (c.shape(1).size() != rows.size()) c.expect_shape(1, rows);
   }
   c.set_output(c.shape(0), out);
 }
 
-// The gradient has the output's dtype; it is converted to the dtype of 16-bit data.
+// The gradient has the output's dtype; it is converted to the data's.
 NDArray like_data(NDArray gradient, GradContext& g) {
   const DType dtype = g.input_like(0).dtype();
   return gradient.dtype() == dtype ? gradient : gradient.astype(dtype);

@@ -11,9 +11,9 @@ namespace KAON_API kaon {
 // --- softmax, log_softmax, softmin and SoftmaxActivation, with their gradients.
 
 namespace op {
-// y = exp(x / temperature) / sum over `axis`. With use_length the second input, of data's shape without the last axis,
-// is the number of leading elements of each row that count (last axis only); the others give 0. dtype: of the result,
-// the data's own or float32 for 16-bit data. Sums in float32 for 16-bit data. ValueError unless temperature > 0.
+// y = exp(x / temperature) / sum over `axis`. With use_length the second input, of data's shape without that axis, is
+// the number of leading elements along it that count; the others give 0. dtype: of the result, a floating one; the
+// wider of it and the data's is computed in, 16-bit data in float32 at least. ValueError unless temperature > 0.
 struct Softmax {
   int axis = -1;
   std::optional<double> temperature{};

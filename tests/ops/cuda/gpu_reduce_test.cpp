@@ -141,6 +141,8 @@ TEST_CASE("gpu softmax: rows and columns of every length", "[cuda]") {
   }
   const RowOptions halves{.dtypes = dtype_bit(DType::float16) | dtype_bit(DType::bfloat16)};
   add(rows, op::Softmax{.dtype = DType::float32}, {in({9, 40})}, halves);
+  add(rows, op::LogSoftmax{.axis = 0, .dtype = DType::float64}, {in({9, 40})});
+  add(rows, op::Softmax{.axis = 1, .use_length = true}, {in({2, 9, 4}), index({2, 4}, 0, 10, DType::int32)});
   add(rows, op::Softmax{.use_length = true}, {in({4, 40}), index({4}, {0, 1, 17, 40}, DType::int32)});
   add(rows, op::Softmax{.use_length = true}, {in({4, 3000}), index({4}, {-3, 2.9, nan, 9000})});
   add(rows, op::SoftmaxActivation{}, {in({3, 4, 50})});

@@ -202,6 +202,7 @@ Rows large_rows() {
   add(op::SoftmaxCrossEntropy{}, {in(wide), index({301}, 0, 701)});
   add(op::SoftmaxOutput{.use_ignore = true, .normalization = Normalization::valid}, {in(wide), index({301}, -1, 701)});
   add(op::LeakyReLU{.act_type = LeakyType::prelu}, {in({33, 17, 401}), in({17})});
+  add(op::LeakyReLU{.act_type = LeakyType::prelu}, {in({33, 17, 401}), in({33, 17})});
   add(op::LeakyReLU{.act_type = LeakyType::rrelu}, {in(flat)}, training);
   add(op::Dropout{}, {in(flat)}, training);
   add(op::RandomNormal{.shape = flat}, {});

@@ -137,12 +137,13 @@ void backward(LeakyType type, double slope, const T* head, const T* x, T* dx, si
 }
 
 template <class T>
-void prelu_rows(const ChannelView& s, const T* head, const T* x, const T* gamma, T* out, int64_t begin, int64_t end) {
+void prelu_rows(const ChannelView& s, const T* head, const T* x, const T* gammas, T* out, int64_t begin, int64_t end) {
   const auto value = [](auto d, auto v, auto g) HWY_ATTR { return by_sign(d, v, hn::Mul(v, g)); };
   const auto slope = [](auto d, auto h, auto v, auto g) HWY_ATTR {
     return hn::IfThenElse(hn::IsNaN(v), v, hn::IfThenElse(hn::Gt(v, hn::Zero(d)), h, hn::Mul(h, g)));
   };
   for (int64_t row = begin; row < end; ++row) {
+    const T* const gamma = gammas + row / s.outer * s.channels;
     if (s.inner == 1) {
       const int64_t at = row * s.channels;
       if (head) {

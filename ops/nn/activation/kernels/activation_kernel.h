@@ -35,27 +35,32 @@ void leaky_backward(LeakyType type, double slope, DType dtype, const void* head,
 void rrelu_forward(RandomKey key, double low, double high, DType dtype, const void* x, void* y, void* slopes,
                    int64_t begin, int64_t end);
 
-// prelu: data seen as (outer, channels, inner).
+// prelu: data seen as (samples, outer, channels, inner), gamma as (samples, channels). A row is one of samples x outer.
 struct ChannelView {
-  int64_t outer, channels, inner;
+  int64_t samples, outer, channels, inner;
+  int64_t rows() const { return samples * outer; }
 };
 
-// gamma belongs to axis 1 unless it has one element.
-inline bool gamma_per_channel(const Shape& gamma) { return gamma.size() != 1; }
-
-inline ChannelView channel_view(const TensorView& data, const Shape& gamma) {
-  const Shape& s = data.shape;
-  const int64_t batch = s.empty() ? 1 : s[0];
-  if (!gamma_per_channel(gamma)) return {batch, 1, batch == 0 ? 0 : s.size() / batch};
-  const int64_t inner = s.product(2, s.ndim());
-  if (data.layout == Layout::channels_last) return {batch * inner, s[1], 1};
-  return {batch, s[1], inner};
+// gamma's shape as that of axes 0 and 1: a vector belongs to axis 1, one number to no axis.
+inline Shape gamma_of_axes(const Shape& gamma) {
+  if (gamma.size() == 1) return {1, 1};
+  return gamma.ndim() == 2 ? gamma : Shape(1, gamma[0]);
 }
 
-// Rows [begin, end) of `outer`. With head == nullptr out is the output, else the gradient of the data.
+inline ChannelView channel_view(const TensorView& data, const Shape& gamma) {
+  const Shape &s = data.shape, g = gamma_of_axes(gamma);
+  const int64_t batch = s.empty() ? 1 : s[0], of_sample = s.empty() ? 1 : s.product(1, s.ndim());
+  const int64_t samples = g[0] == 1 ? 1 : batch, outer = g[0] == 1 ? batch : 1;
+  if (g[1] == 1) return {samples, outer, 1, of_sample};
+  const int64_t inner = s.product(2, s.ndim());
+  if (data.layout == Layout::channels_last) return {samples, outer * inner, s[1], 1};
+  return {samples, outer, s[1], inner};
+}
+
+// Rows [begin, end). With head == nullptr out is the output, else the gradient of the data.
 void prelu(const ChannelView& view, DType dtype, const void* head, const void* x, const void* gamma, void* out,
            int64_t begin, int64_t end);
-// sums[c] += head * min(x, 0) over rows [begin, end) of `outer`. sums are float, for float64 double.
+// sums[c] += head * min(x, 0) over rows [begin, end). sums are float, for float64 double.
 void prelu_gamma_sums(const ChannelView& view, DType dtype, const void* head, const void* x, void* sums, int64_t begin,
                       int64_t end);
 

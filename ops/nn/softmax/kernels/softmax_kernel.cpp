@@ -4,6 +4,7 @@
 
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/convert_values.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
 #undef HWY_TARGET_INCLUDE
@@ -131,6 +132,23 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
   }
 }
 
+// The same of columns of which the first length[c] elements count: each goes through a row.
+template <class In, class Out>
+void forward_short_columns(bool log_kind, double scale, const In* in, const int64_t* length, Out* out, const RowView& r,
+                           int64_t width) {
+  using A = accumulate_t<In>;
+  const Scratch from(size_t(r.n) * sizeof(In)), powers(size_t(r.n) * sizeof(A)), to(size_t(r.n) * sizeof(Out));
+  In* const column = from.as<In>();
+  Out* const result = to.as<Out>();
+  for (int64_t c = 0; c < width; ++c) {
+    const int64_t n = std::clamp<int64_t>(length[c], 0, r.n);
+    for (int64_t k = 0; k < n; ++k) column[k] = in[k * r.inner + c];
+    forward_row(log_kind, scale, column, powers.as<A>(), result, n);
+    std::fill(result + n, result + r.n, Out(0.0f));
+    for (int64_t k = 0; k < r.n; ++k) out[k * r.inner + c] = result[k];
+  }
+}
+
 // e^v of logarithms of probabilities, which are 0 or less but for what a caller makes up.
 template <class D, class V>
 HWY_INLINE V probability(D d, V v) {
@@ -207,6 +225,10 @@ void forward(bool log_kind, const RowView& r, double scale, const In* in, const 
              int64_t begin, int64_t end) {
   if (r.inner != 1) {
     return for_columns(r, begin, end, [&](int64_t at, int64_t width) HWY_ATTR {
+      if (length) {
+        const int64_t* own = length + at / (r.n * r.inner) * r.inner + at % r.inner;
+        return forward_short_columns(log_kind, scale, in + at, own, out + at, r, width);
+      }
       forward_columns(log_kind, scale, in + at, out + at, r.n, r.inner, width);
     });
   }
@@ -270,10 +292,28 @@ int64_t item_grain(const RowView& r) {
   const int64_t width = r.inner == 1 ? 1 : KAON_SOFTMAX_BLOCK;
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, r.n * width));
 }
+
+void convert_all(const TensorView& from, const TensorView& to, RunContext& run) {
+  run.parallel_for(from.size(), 1 << 15, [&](int64_t begin, int64_t end) {
+    convert_values(from.dtype, from.as<char>() + size_t(begin) * size_of(from.dtype), to.dtype,
+                   to.as<char>() + size_t(begin) * size_of(to.dtype), size_t(end - begin));
+  });
+}
 }  // namespace
 
 void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& in,
                      const TensorView* length, const TensorView& out, RunContext& run) {
+  const DType computed = is_half(in.dtype) ? DType::float32 : in.dtype;
+  if (size_of(out.dtype) > size_of(computed)) {  // of numbers in the result's dtype, in its memory
+    convert_all(in, out, run);
+    return softmax_forward(kind, rows, scale, out, length, out, run);
+  }
+  if (out.dtype != in.dtype && out.dtype != computed) {
+    const TensorView wide{run.workspace(std::max<size_t>(1, size_t(out.size()) * size_of(computed))), out.shape,
+                          computed};
+    softmax_forward(kind, rows, scale, in, length, wide, run);
+    return convert_all(wide, out, run);
+  }
   int64_t* counts = nullptr;
   if (length) {
     counts = static_cast<int64_t*>(run.workspace(sizeof(int64_t) * size_t(std::max<int64_t>(1, length->size()))));

@@ -26,7 +26,7 @@ struct Exponentials {
 
 template <class In, class Out>
 struct Forward {
-  using A = accumulate_t<In>;
+  using A = std::conditional_t<std::is_same_v<Out, double>, double, accumulate_t<In>>;  // the wider one
   bool log_kind;
   A scale;
   const int64_t* length;  // null: all
@@ -108,15 +108,11 @@ void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const 
   if (out.size() == 0) return;
   const RowPlan plan(rows.outer, rows.n, rows.inner);
   const int64_t* const counts = length ? whole_numbers(*length, 0, c) : nullptr;
-  dispatch_float("softmax", in.dtype, [&]<class T>() {
-    const auto as = [&]<class Out>(Out* to) {
-      using F = Forward<T, Out>;
-      for_rows(c, plan, F{kind == SoftmaxKind::log, typename F::A(scale), counts, in.as<T>(), to});
-    };
-    if constexpr (sizeof(T) == 2) {
-      if (out.dtype == DType::float32) return as(out.as<float>());
-    }
-    as(out.as<T>());
+  dispatch_float("softmax", in.dtype, [&]<class In>() {
+    dispatch_float("softmax", out.dtype, [&]<class Out>() {
+      using F = Forward<In, Out>;
+      for_rows(c, plan, F{kind == SoftmaxKind::log, typename F::A(scale), counts, in.as<In>(), out.as<Out>()});
+    });
   });
 }
 

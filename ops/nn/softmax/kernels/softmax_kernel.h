@@ -15,8 +15,8 @@ inline RowView rows_along(const Shape& shape, int axis) {  // axis counted from 
 
 enum class SoftmaxKind : uint8_t { plain, log };
 
-// out = softmax or log_softmax of scale * in. `length` (any dtype; nullptr: all of n) holds one count per row
-// and needs inner == 1. The output's dtype is the input's, or float32 for 16-bit inputs.
+// out = softmax or log_softmax of scale * in. `length` (any dtype; nullptr: all of n) holds one count per row, (outer,
+// inner) of them. The output may have another floating dtype than the input.
 void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& in,
                      const TensorView* length, const TensorView& out, RunContext& run);
 

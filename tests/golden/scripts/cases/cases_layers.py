@@ -195,7 +195,8 @@ def leaky_relu(name, d):
         attrs.update(lower_bound=0.25, upper_bound=0.5)
     if kind == "prelu":
         dims = d.dims(2, 4)
-        return case(name, [d.values(dims, dtype), d.values((d.pick(1, dims[1]),), dtype, "normal")], attrs)
+        gamma = d.pick((1,), (dims[1],), (dims[1],), dims[:2], (dims[0], 1))
+        return case(name, [d.values(dims, dtype), d.values(gamma, dtype, "normal")], attrs)
     return case(name, [d.values(d.dims(), dtype)], attrs, wants=[kind != "rrelu"])
 
 
@@ -205,18 +206,18 @@ def softmax(name, d):
     dims, dtype, attrs = d.dims(1, 4), d.dtype(), {}
     axis = d.integer(0, len(dims))
     by_length = name == "softmax" and d.chance(0.3) and 0 not in dims
-    if by_length:
-        axis = len(dims) - 1
+    if by_length and len(dims) == 1:
+        axis = 0
     if axis != len(dims) - 1 or d.chance(0.4):
         attrs["axis"] = axis if d.chance(0.5) else axis - len(dims)
     if d.chance(0.4):
         attrs["temperature"] = d.pick(1.0, 2.0, 0.5, 8.0)
-    if dtype == "float16" and d.chance(0.4):
-        attrs["dtype"] = "float32"
+    if dtype in ("float16", "float32") and d.chance(0.4):
+        attrs["dtype"] = "float32" if dtype == "float16" else "float64"
     x = d.values(dims, dtype, d.pick("normal", "normal", "ties", "large"))
     if by_length and len(dims) > 1:
         attrs["use_length"] = True
-        lengths = Tensor(d.pick("int32", "int64"), d.random.randint(1, dims[-1] + 1, dims[:-1]))
+        lengths = Tensor(d.pick("int32", "int64"), d.random.randint(1, dims[axis] + 1, dims[:axis] + dims[axis + 1:]))
         return case(name, [x, lengths], attrs, wants=[1, 0])
     return case(name, [x], attrs)
 

@@ -142,7 +142,8 @@ def leaky_relu(a, x):
     if kind == "selu":
         return nn.selu(data)
     if kind == "prelu":
-        below = data * x[1].reshape([1, -1] + [1] * (data.ndim - 2))
+        gamma = x[1] if x[1].ndim == 2 else x[1].reshape(1, -1)
+        below = data * gamma.reshape(list(gamma.shape) + [1] * (data.ndim - 2))
     elif kind == "elu":
         below = slope * torch.expm1(torch.where(data > 0, torch.zeros_like(data), data))
     else:
@@ -159,8 +160,9 @@ def softmax(a, x, name):
         return torch.log_softmax(z, axis)
     if len(x) == 1:
         return torch.softmax(z, axis)
-    keep = torch.arange(z.shape[-1]) < x[1].unsqueeze(-1)
-    return torch.softmax(torch.where(keep, z, torch.full_like(z, -math.inf)), -1)
+    keep = torch.arange(z.shape[axis]) < x[1].unsqueeze(-1)
+    last = z.movedim(axis, -1)
+    return torch.softmax(torch.where(keep, last, torch.full_like(last, -math.inf)), -1).movedim(-1, axis)
 
 
 @formula("SoftmaxActivation")

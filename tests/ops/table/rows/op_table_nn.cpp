@@ -108,25 +108,31 @@ void leaky_rows(Rows& rows) {
                           RowOptions{.loosen = 2, .loosen_gradient = 10, .tolerance = 1e-7});
       }
     }
-    for (int64_t n : {int64_t(1), shape.empty() ? 1 : shape[1]}) {
-      auto gamma_of = [n](const Hosts& in, size_t g, const Shape& p) { return in[g][n == 1 ? 0 : size_t(p[1])]; };
+    std::vector<Shape> gammas{{1}};
+    if (!shape.empty()) gammas.insert(gammas.end(), {{shape[1]}, {shape[0], shape[1]}, {1, shape[1]}, {shape[0], 1}});
+    for (const Shape& gamma : gammas) {
+      auto place = [gamma](const Shape& p) -> size_t {
+        if (gamma.ndim() == 1) return gamma[0] == 1 ? 0 : size_t(p[1]);
+        return size_t((gamma[0] == 1 ? 0 : p[0] * gamma[1]) + (gamma[1] == 1 ? 0 : p[1]));
+      };
+      auto gamma_of = [place](const Hosts& in, size_t g, const Shape& p) { return in[g][place(p)]; };
       rows.emplace_back(
-          op::LeakyReLU{.act_type = LeakyType::prelu}, std::vector{in(shape, Fill::nonzero), in({n}, Fill::unit)},
+          op::LeakyReLU{.act_type = LeakyType::prelu}, std::vector{in(shape, Fill::nonzero), in(gamma, Fill::unit)},
           [=](const Hosts& in) {
             return generate(shape,
                             [&](const Shape& p) { return leaky(LeakyType::leaky, in[0].at(p), gamma_of(in, 1, p)); });
           },
-          RowOptions{.infers = n != 1});
+          RowOptions{.infers = gamma.ndim() == 1 && gamma[0] != 1});
       rows.emplace_back(op::BackwardLeakyReLU{.act_type = LeakyType::prelu},
-                        std::vector{in(shape), in(shape, Fill::nonzero), in({n}, Fill::unit)}, [=](const Hosts& in) {
+                        std::vector{in(shape), in(shape, Fill::nonzero), in(gamma, Fill::unit)}, [=](const Hosts& in) {
                           return generate(shape, [&](const Shape& p) {
                             return in[0].at(p) * leaky_slope(in[1].at(p), gamma_of(in, 2, p));
                           });
                         });
-      rows.emplace_back(op::BackwardPReLUGamma{}, std::vector{in(shape), in(shape), in({n})}, [=](const Hosts& in) {
-        Host out = zeros({n});
+      rows.emplace_back(op::BackwardPReLUGamma{}, std::vector{in(shape), in(shape), in(gamma)}, [=](const Hosts& in) {
+        Host out = zeros(gamma);
         each(shape, [&](const Shape& p) {
-          if (!(in[1].at(p) > 0)) out.values[n == 1 ? 0 : size_t(p[1])] += in[0].at(p) * in[1].at(p);
+          if (!(in[1].at(p) > 0)) out.values[place(p)] += in[0].at(p) * in[1].at(p);
         });
         return out;
       });
@@ -204,22 +210,27 @@ void softmax_rows(Rows& rows) {
                         back(true), RowOptions{.loosen = 4, .loosen_gradient = 2});
     }
   }
-  for (const Shape& shape : {Shape(3, 5), Shape(2, 3, 4), Shape(1, 7), Shape(0, 4)}) {
-    const Shape lengths = without(shape, -1);
+  const auto with_length = [&](const Shape& shape, int axis) {
+    const Shape lengths = without(shape, axis);
+    const int64_t most = shape[axis < 0 ? axis + shape.ndim() : axis];
     rows.emplace_back(
-        op::Softmax{.use_length = true},
-        std::vector{in(shape), index(lengths, 1, double(shape[shape.ndim() - 1] + 1), DType::int32)},
+        op::Softmax{.axis = axis, .use_length = true},
+        std::vector{in(shape), index(lengths, 0, double(most + 2), DType::int32)},
         [=](const Hosts& in) {
           Host out = zeros(shape);
           each(lengths, [&](const Shape& p) {
             Values v;
-            for (int64_t i = 0; double(i) < in[1].at(p); ++i) v.push_back(in[0].at(inserted(p, -1, i)));
+            for (int64_t i = 0; i < most && double(i) < in[1].at(p); ++i) v.push_back(in[0].at(inserted(p, axis, i)));
             softmax_of(v, 1);
-            for (size_t i = 0; i < v.size(); ++i) out.at(inserted(p, -1, int64_t(i))) = v[i];
+            for (size_t i = 0; i < v.size(); ++i) out.at(inserted(p, axis, int64_t(i))) = v[i];
           });
           return out;
         },
         RowOptions{.loosen = 2});
+  };
+  with_length({3, 5}, 0), with_length({2, 3, 4}, 1), with_length({2, 5, 67}, -2), with_length({2, 0, 3}, 1);
+  for (const Shape& shape : {Shape(3, 5), Shape(2, 3, 4), Shape(1, 7), Shape(0, 4)}) {
+    with_length(shape, -1);
     for (SoftmaxMode mode : {SoftmaxMode::instance, SoftmaxMode::channel}) {
       const Shape rows_shape = mode == SoftmaxMode::channel ? shape : Shape(shape[0], shape.product(1, shape.ndim()));
       rows.emplace_back(
@@ -245,24 +256,32 @@ void softmax_rows(Rows& rows) {
           RowOptions{.loosen = 4});
     }
   }
-  // 16-bit data with a float32 result
-  for (DType t : {DType::float16, DType::bfloat16}) {
-    auto wide = [](auto f) {
-      return [f](const Hosts& in) {
-        Host y = along(in[0], -1, f);
-        y.dtype = DType::float32;
-        return y;
+  // results of another dtype
+  for (const auto& [from, to] : {std::pair(DType::float16, DType::float32),
+                                 {DType::bfloat16, DType::float32},
+                                 {DType::float32, DType::float64},
+                                 {DType::float16, DType::float64},
+                                 {DType::float64, DType::float32},
+                                 {DType::float32, DType::float16},
+                                 {DType::float16, DType::bfloat16}}) {
+    for (const int axis : {-1, 0}) {
+      auto other = [axis, to = to](auto f) {
+        return [axis, to, f](const Hosts& in) {
+          Host y = along(in[0], axis, f);
+          y.dtype = to;
+          return y;
+        };
       };
-    };
-    Input x = in({3, 5});
-    x.dtype = t;
-    const RowOptions tolerant{.loosen_gradient = 100};
-    rows.emplace_back(op::Softmax{.dtype = DType::float32}, std::vector{constant(x)},
-                      wide([](Values& v) { softmax_of(v, 1); }), tolerant);
-    rows.emplace_back(op::Softmin{.dtype = DType::float32}, std::vector{constant(x)},
-                      wide([](Values& v) { softmax_of(v, -1); }), tolerant);
-    rows.emplace_back(op::LogSoftmax{.dtype = DType::float32}, std::vector{constant(x)},
-                      wide([](Values& v) { log_softmax_of(v, 1); }), tolerant);
+      Input x = in({3, 5});
+      x.dtype = from;
+      const RowOptions tolerant{.loosen_gradient = 100};
+      rows.emplace_back(op::Softmax{.axis = axis, .dtype = to}, std::vector{constant(x)},
+                        other([](Values& v) { softmax_of(v, 1); }), tolerant);
+      rows.emplace_back(op::Softmin{.axis = axis, .dtype = to}, std::vector{constant(x)},
+                        other([](Values& v) { softmax_of(v, -1); }), tolerant);
+      rows.emplace_back(op::LogSoftmax{.axis = axis, .dtype = to}, std::vector{constant(x)},
+                        other([](Values& v) { log_softmax_of(v, 1); }), tolerant);
+    }
   }
   rows.emplace_back(op::Softmin{.use_length = true}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
   rows.emplace_back(op::LogSoftmax{.use_length = true}, std::vector{in({3, 5})}, Reference(),
