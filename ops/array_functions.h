@@ -435,8 +435,8 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
     return call_array_list(op::Einsum{.num_args = int(arrays.size()), .subscripts = {engine::intern(subscripts)}}, arrays, site);
   }
   // factorisations of such matrices, float32 and float64; ValueError for a matrix that has none
-  A linalg_potrf(const In<A>& a) const { return call(op::LinalgPotrf{}, a); }  // L with L L^T = a
-  A linalg_potri(const In<A>& a) const { return call(op::LinalgPotri{}, a); }  // (a a^T)^-1 of potrf's result
+  A linalg_potrf(const In<A>& a, const op::LinalgPotrf& op = {}) const { return call(op, a); }  // L with L L^T = a
+  A linalg_potri(const In<A>& a, const op::LinalgPotri& op = {}) const { return call(op, a); }  // (a a^T)^-1 of L
   A linalg_trsm(const In<A>& a, const In<A>& b, const op::LinalgTrsm& op = {}) const { return call(op, a, b); }  // x with op(a) x = alpha b, a triangular
   A linalg_solve(const In<A>& a, const In<A>& b) const { return call(op::LinalgSolve{}, a, b); }  // x with a x = b
   A linalg_inverse(const In<A>& a) const { return call(op::LinalgInverse{}, a); }  // a^-1

@@ -12,20 +12,22 @@ namespace KAON_API kaon {
 
 namespace op {
 // The lower triangular L with a positive diagonal and L L^T = A, for a positive definite A whose lower triangle is
-// read.
+// read; without `lower` the upper triangular U with U^T U = A, from the upper one.
 struct LinalgPotrf {
+  bool lower = true;
   static constexpr OpTraits traits{.name = "_linalg_potrf", .inputs = Names("A"), .aliases = Names("linalg_potrf")};
-  static constexpr void fields(auto) {}
+  static constexpr void fields(auto field) { field("lower", &LinalgPotrf::lower); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
 };
 
-// The inverse of L L^T for a lower triangular A = L, as potrf gives it.
+// The inverse of L L^T for a lower triangular A = L, as potrf gives it; without `lower` of U^T U, A = U.
 struct LinalgPotri {
+  bool lower = true;
   static constexpr OpTraits traits{.name = "_linalg_potri", .inputs = Names("A"), .aliases = Names("linalg_potri")};
-  static constexpr void fields(auto) {}
+  static constexpr void fields(auto field) { field("lower", &LinalgPotri::lower); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

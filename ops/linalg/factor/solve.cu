@@ -185,6 +185,22 @@ struct InverseSquare {
 };
 
 template <class T>
+struct TransposeEach {
+  const T* from;
+  T* to;
+  int64_t n;
+  __device__ void operator()(int64_t k) const { to[k / (n * n) * n * n + k % n * n + k / n % n] = from[k]; }
+};
+
+// The transposes of square matrices.
+template <class T>
+T* transposed(KernelContext& c, const Sizes& s, const T* from) {
+  T* const to = cuda::scratch<T>(c, s.batch * s.size());
+  cuda::for_each(c, s.batch * s.size(), TransposeEach<T>{from, to, s.rows});
+  return to;
+}
+
+template <class T>
 struct Determinant {
   const T* lu;
   const int* pivots;
@@ -223,19 +239,26 @@ void solve_all(KernelContext& c, const Sizes& s, int64_t columns) {
 
 }  // namespace
 
-void run_cuda(const op::LinalgPotrf&, KernelContext& c) {
+void run_cuda(const op::LinalgPotrf& op, KernelContext& c) {
   in_float_or_double(c.out().dtype, [&]<class T>() {
     const Sizes s(c.out().shape);
-    cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes());
-    cuda::launch_batch(c, s.size() == 0 ? 0 : s.batch, cholesky_kernel<T>, c.out().as<T>(), s.batch, s.rows);
+    T* l = c.out().as<T>();
+    if (op.lower) {
+      cuda::copy_bytes(c, c.in(0).data, l, c.out().bytes());
+    } else {
+      l = transposed(c, s, c.in(0).as<const T>());
+    }
+    cuda::launch_batch(c, s.size() == 0 ? 0 : s.batch, cholesky_kernel<T>, l, s.batch, s.rows);
+    if (!op.lower) cuda::for_each(c, s.batch * s.size(), TransposeEach<T>{l, c.out().as<T>(), s.rows});
   });
 }
 
-void run_cuda(const op::LinalgPotri&, KernelContext& c) {
+void run_cuda(const op::LinalgPotri& op, KernelContext& c) {
   in_float_or_double(c.out().dtype, [&]<class T>() {
     const Sizes s(c.out().shape);
+    const T* const l = op.lower ? c.in(0).as<const T>() : transposed(c, s, c.in(0).as<const T>());
     T* const inverse = cuda::scratch<T>(c, s.batch * s.size());
-    cuda::for_each(c, s.batch * s.rows, InvertColumn<T>{c.in(0).as<const T>(), inverse, s.rows});
+    cuda::for_each(c, s.batch * s.rows, InvertColumn<T>{l, inverse, s.rows});
     cuda::for_each(c, s.batch * s.size(), InverseSquare<T>{inverse, c.out().as<T>(), s.rows});
   });
 }

@@ -29,9 +29,16 @@ template <class T>
 void clear_above(T* a, int64_t n) {
   for (int64_t i = 0; i < n; ++i) std::fill(a + i * n + i + 1, a + (i + 1) * n, T(0));
 }
+// The lower triangle of a matrix, or of its transpose.
 template <class T>
-void copy_lower(const T* from, T* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) std::copy_n(from + i * n, i + 1, to + i * n);
+void copy_lower(const T* from, bool of_itself, T* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (of_itself) {
+      std::copy_n(from + i * n, i + 1, to + i * n);
+    } else {
+      for (int64_t j = 0; j <= i; ++j) to[i * n + j] = from[j * n + i];
+    }
+  }
 }
 template <class T>
 void mirror_lower(T* a, int64_t n) {
@@ -53,10 +60,10 @@ void op::LinalgPotrf::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-// dA = 1/2 L^-T (the lower triangle of L^T dL, mirrored) L^-1.
+// dA = 1/2 L^-T (the lower triangle of L^T dL, mirrored) L^-1, which is symmetric.
 void op::LinalgPotrf::grad(GradContext& g) const {
-  const NDArray& l = g.output();
-  const NDArray middle = mirrored(nd.linalg_gemm2(l, g.head(), {.transpose_a = true, .alpha = 0.5}));
+  const NDArray l = lower ? g.output() : transposed(g.output()), head = lower ? g.head() : transposed(g.head());
+  const NDArray middle = mirrored(nd.linalg_gemm2(l, head, {.transpose_a = true, .alpha = 0.5}));
   g.set(0, nd.linalg_trsm(l, nd.linalg_trsm(l, middle, {.rightside = true}), {.transpose = true}));
 }
 
@@ -65,12 +72,15 @@ void run_cpu(const op::LinalgPotrf& op, KernelContext& c) {
     const Matrices m(c.out().shape);
     each_matrix(c.run, m.batch, flops_of(op, m), [&](const Columns& columns, int64_t i) {
       T* const l = c.out().as<T>() + i * m.size();
-      copy_lower(c.in(0).as<const T>() + i * m.size(), l, m.rows);
+      copy_lower(c.in(0).as<const T>() + i * m.size(), op.lower, l, m.rows);
       if (const int64_t minor = cholesky(columns, l, m.rows)) {
         fail_matrix(op::LinalgPotrf::def, i,
                     fmt::format("is not positive definite: its leading minor of order {} is not positive", minor));
       }
       clear_above(l, m.rows);
+      for (int64_t j = 0; j < m.rows && !op.lower; ++j) {
+        for (int64_t k = 0; k < j; ++k) std::swap(l[j * m.rows + k], l[k * m.rows + j]);
+      }
     });
   });
 }
@@ -89,8 +99,10 @@ void op::LinalgPotri::infer(InferContext& c) const {
 // dL = -(the lower triangle of B (dB + dB^T) L^-T), B the output.
 void op::LinalgPotri::grad(GradContext& g) const {
   const NDArray& head = g.head();
+  const NDArray l = lower ? g.input(0) : transposed(g.input(0));
   const NDArray sides = nd.linalg_gemm2(g.output(), head + transposed(head), {.alpha = -1});
-  g.set(0, nd._triangle(nd.linalg_trsm(g.input(0), sides, {.transpose = true, .rightside = true})));
+  const NDArray found = nd._triangle(nd.linalg_trsm(l, sides, {.transpose = true, .rightside = true}));
+  g.set(0, lower ? found : transposed(found));
 }
 
 void run_cpu(const op::LinalgPotri& op, KernelContext& c) {
@@ -99,7 +111,7 @@ void run_cpu(const op::LinalgPotri& op, KernelContext& c) {
     each_matrix(c.run, m.batch, flops_of(op, m), [&](const Columns&, int64_t i) {
       if (m.rows == 0) return;
       T* const b = c.out().as<T>() + i * m.size();
-      copy_lower(c.in(0).as<const T>() + i * m.size(), b, m.rows);
+      copy_lower(c.in(0).as<const T>() + i * m.size(), op.lower, b, m.rows);
       const int n = int(m.rows);
       int info = 0;
       Lapack<T>::get().potri("U", &n, b, &n, &info, 1);

@@ -172,6 +172,13 @@ void factor_rows(Rows& rows) {
       const Matrix l = lower_triangle(a);
       return inverse(l * transposed(l));
     });
+    square(
+        op::LinalgPotrf{.lower = false}, regular(s, true),
+        [](const Matrix& a) { return transposed(cholesky_factor(symmetric(a))); }, factors, true);
+    square(op::LinalgPotri{.lower = false}, regular(s), [](const Matrix& a) {
+      const Matrix l = lower_triangle(transposed(a));
+      return inverse(l * transposed(l));
+    });
     square(op::LinalgInverse{}, regular(s), [](const Matrix& a) { return inverse(a); });
     square(
         op::LinalgInverse{}, regular(s, false, 0.75), [](const Matrix& a) { return inverse(a); },
