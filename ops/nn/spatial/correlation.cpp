@@ -93,8 +93,7 @@ void add_plane(const CorrelationJob& job, const T* head, const T* one, const T* 
         const T* const b = two + plane * area + at + moved;
         T* const to = sums + at + (second ? moved : 0);
         for (int64_t j = 0; j < n; ++j) {
-          to[j * step] +=
-              heads[j] * (second ? job.slope(b[j * step], a[j * step]) : job.slope(a[j * step], b[j * step]));
+          to[j * step] += heads[j] * job.slope(a[j * step], b[j * step], second);
         }
       }
     }

@@ -57,7 +57,7 @@ struct CorrelationGradient {
       const int64_t down = job.shift(moved / job.across), right = job.shift(moved % job.across);
       const int64_t y = own_y + job.pad - (second ? down : 0), x = own_x + job.pad - (second ? right : 0);
       const A a = pixel(job, one + from, y, x), b = pixel(job, two + from, y + down, x + right);
-      const A slope = second ? job.slope(b, a) : job.slope(a, b);
+      const A slope = job.slope(a, b, second);
       for (int64_t h = 0; h < job.kernel; ++h) {
         const int64_t i = result(y, h, job.rows);
         for (int64_t w = 0; w < job.kernel && i >= 0; ++w) {

@@ -44,12 +44,12 @@ struct CorrelationJob {
     if (is_multiply) return a * b;
     return a < b ? b - a : a - b;
   }
-  // The derivative of a term by a; by b it is that of (b, a).
+  // The derivative of a term by a, or `second` by b: 1 and -1 where |a - b| has none, as in MXNet.
   template <class A>
-  KAON_HOST_DEVICE A slope(A a, A b) const {
-    if (is_multiply) return b;
-    const A difference = a - b;
-    return difference > 0 ? A(1) : difference < 0 ? A(-1) : difference;
+  KAON_HOST_DEVICE A slope(A a, A b, bool second) const {
+    if (is_multiply) return second ? a : b;
+    const A difference = a - b, sign = difference >= 0 ? A(1) : difference < 0 ? A(-1) : difference;
+    return second ? -sign : sign;
   }
 
  private:

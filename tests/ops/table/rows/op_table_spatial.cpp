@@ -221,13 +221,13 @@ void correlation(Rows& rows, const op::Correlation& op, const Shape& data, const
       std::vector{constant(in(out)), constant(in(data)), constant(in(data))},
       [=](const Hosts& in) {
         Hosts y{zeros(data), zeros(data)};
-        const auto slope = [&](double a, double b) { return op.is_multiply ? b : a > b ? 1 : a < b ? -1 : a - b; };
+        const auto slope = [&](double a, double b) { return op.is_multiply ? b : a >= b ? 1 : a < b ? -1 : a - b; };
         each_term(op, data, out, [&](const Shape& from, const Shape& p, const Shape& q) {
           const double a = pixel(in[1], p), b = pixel(in[2], q), head = in[0].at(from) / terms;
           const auto add = [&](Host& to, const Shape& at, double v) {
             if (at[2] >= 0 && at[2] < data[2] && at[3] >= 0 && at[3] < data[3]) to.at(at) += head * v;
           };
-          add(y[0], p, slope(a, b)), add(y[1], q, slope(b, a));
+          add(y[0], p, slope(a, b)), add(y[1], q, op.is_multiply ? a : -slope(a, b));
         });
         return y;
       },
