@@ -122,7 +122,7 @@ void op::BatchTake::grad(GradContext& g) const {
 void run_cpu(const op::BatchTake&, KernelContext& c) { run_pick(c, 1, IndexMode::clip, "batch_take"); }
 
 void op::OneHot::infer(InferContext& c) const {
-  if (depth < 1) c.fail_value(fmt::format("depth must be positive, got {}", depth));
+  if (depth < 0) c.fail_value(fmt::format("depth must not be negative, got {}", depth));
   if (c.dtype() == DType::boolean) c.fail_dtype("indices must be numbers, got bool");
   expect_holds(c, "on_value", on_value, dtype);
   expect_holds(c, "off_value", off_value, dtype);
@@ -136,13 +136,14 @@ void run_cpu(const op::OneHot& op, KernelContext& c) {
     dispatch_width(op.dtype, [&]<class T>() {
       const T on = T(element_bits(op.on_value, op.dtype)), off = T(element_bits(op.off_value, op.dtype));
       T* out = c.out().as<T>();
-      c.run.parallel_for(c.in(0).size(), std::max<int64_t>(1, kPiece / op.depth), [&](int64_t k, int64_t end) {
-        for (; k < end; ++k) {
-          std::fill_n(out + k * op.depth, op.depth, off);
-          const double i = double(accumulate_t<I>(index[k]));
-          if (i > -1 && i < double(op.depth)) out[k * op.depth + int64_t(i)] = on;
-        }
-      });
+      c.run.parallel_for(c.in(0).size(), std::max<int64_t>(1, kPiece / std::max<int64_t>(1, op.depth)),
+                         [&](int64_t k, int64_t end) {
+                           for (; k < end; ++k) {
+                             std::fill_n(out + k * op.depth, op.depth, off);
+                             const double i = double(accumulate_t<I>(index[k]));
+                             if (i > -1 && i < double(op.depth)) out[k * op.depth + int64_t(i)] = on;
+                           }
+                         });
     });
   });
 }

@@ -68,6 +68,7 @@ void run_cuda(const op::PickGrad& op, KernelContext& c) {
 void run_cuda(const op::BatchTake&, KernelContext& c) { pick(c, 1, IndexMode::clip); }
 
 void run_cuda(const op::OneHot& op, KernelContext& c) {
+  if (c.out().size() == 0) return;
   const uint64_t on = element_bits(op.on_value, op.dtype), off = element_bits(op.off_value, op.dtype);
   dispatch_width(op.dtype, [&]<class T>() {
     cuda::for_each(c, c.out().size(),

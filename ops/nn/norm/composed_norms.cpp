@@ -22,10 +22,6 @@ NDArray in_float32(const NDArray& x, F&& f) {
   return is_narrow(x) ? nd.cast(f(nd.cast(x, DType::float32)), x.dtype()) : f(x);
 }
 
-void refuse_mean_var(const InferContext& c, bool output_mean_var) {
-  if (output_mean_var) c.fail_value("output_mean_var is not implemented: use moments");
-}
-
 // The root of the sum of squares over `axes`, which stay as 1: one pass over x, and a gradient of 0 at 0.
 NDArray length_over(const NDArray& x, const Shape& axes) { return nd.norm(x, {.axis = axes, .keepdims = true}); }
 
@@ -56,16 +52,25 @@ void set_normalized_rows(ComposeContext& c, const Shape& rows, double eps, bool 
 constinit const OpDef op::SyncBatchNorm::def = make_op_def<op::SyncBatchNorm>();
 
 void op::SyncBatchNorm::infer(InferContext& c) const {
-  refuse_mean_var(c, output_mean_var);
   c.expect_floating();
   c.expect_ndim_at_least(0, 2);
-  for (int i = 1; i < 5; ++i) c.expect_shape(i, Shape(c.shape(0)[1]));
+  const Shape channels(c.shape(0)[1]);
+  for (int i = 1; i < 5; ++i) c.expect_shape(i, channels);
   c.set_output(c.shape(0), c.dtype());
+  for (int i = 1; i < num_outputs(); ++i) c.set_output(i, channels, c.dtype(1));
 }
 
 void op::SyncBatchNorm::compose(ComposeContext& c) const {
-  c.set(nd.BatchNorm(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4),
-                     {.eps = eps, .momentum = momentum, .fix_gamma = fix_gamma, .use_global_stats = use_global_stats}));
+  const op::BatchNorm norm{
+      .eps = eps, .momentum = momentum, .fix_gamma = fix_gamma, .use_global_stats = use_global_stats};
+  if (!output_mean_var) {
+    return c.set(nd.BatchNorm(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4), norm));
+  }
+  const std::vector<NDArray> y =
+      nd.BatchNorm_mean_var(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4), norm);
+  c.set(0, y[0]);
+  c.set(1, y[1]);
+  c.set(2, 1.0 / nd.square(y[2]) - eps);
 }
 
 // --- BatchNormWithReLU

@@ -142,7 +142,8 @@ enum class L2Mode : uint8_t { instance, channel, spatial };
 constexpr std::array<std::string_view, 3> enum_names(L2Mode) { return {"instance", "channel", "spatial"}; }
 
 namespace op {
-// BatchNorm along axis 1 over all devices of a training, which here is one: `ndev` and `key` are not read.
+// BatchNorm along axis 1 over all devices of a training, which here is one: `ndev` and `key` are not read. With
+// output_mean_var also mean and var, where BatchNorm has 1 / sqrt(var + eps).
 struct SyncBatchNorm {
   double eps = 1e-3;
   double momentum = 0.9;
@@ -166,6 +167,7 @@ struct SyncBatchNorm {
     field("key", &SyncBatchNorm::key, true);
   }
   static const OpDef def;
+  int num_outputs() const { return output_mean_var ? 3 : 1; }
   void infer(InferContext& c) const;
   void compose(ComposeContext& c) const;
 };

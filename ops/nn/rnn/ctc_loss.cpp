@@ -99,7 +99,10 @@ void op::CTCLoss::infer(InferContext& c) const {
 void op::CTCLoss::compose(ComposeContext& c) const {
   const DType dtype = c.input().dtype();
   const bool is_narrow = dtype != DType::float32 && dtype != DType::float64;
-  const NDArray log_probs = nd.log_softmax(is_narrow ? nd.cast(c.input(), DType::float32) : c.input());
+  NDArray data = is_narrow ? nd.cast(c.input(), DType::float32) : c.input();
+  // what is behind the end of a sequence, NaN perhaps, reaches no gradient
+  if (use_data_lengths) data = nd.SequenceMask(data, c.input(2), {.use_sequence_length = true});
+  const NDArray log_probs = nd.log_softmax(data);
   std::vector<const NDArray*> arrays{&log_probs};
   for (int i = 1; i < c.num_inputs(); ++i) arrays.push_back(&c.input(i));
   const NDArray loss = nd._ctc_loss_of_logs(

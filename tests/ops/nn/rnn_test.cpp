@@ -206,6 +206,18 @@ TEST_CASE("rnn: symbols name the inputs that they make as MXNet does") {
         Names{"x", "r_parameters", "r_state", "r_sequence_length"});
 }
 
+TEST_CASE("ctc: what is behind the end of a sequence reaches no gradient") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  NDArray x = nd.array({1, 0, 0, 2, nan, nan}, {3, 1, 2});
+  x.attach_grad();
+  const NDArray label = nd.ones({1, 1}), length = nd.array({2}, {1});
+  autograd::record([&] { return nd.CTCLoss(x, label, length, {.use_data_lengths = true}); }).backward();
+  const std::vector<float> slopes = x.grad().asvector<float>();
+  for (size_t i = 0; i < 4; ++i) CHECK((std::isfinite(slopes[i]) && slopes[i] != 0));
+  CHECK(slopes[4] == 0);
+  CHECK(slopes[5] == 0);
+}
+
 TEST_CASE("ctc: large numbers, labels that do not fit and labels that are no class") {
   const auto loss = [](const NDArray& data, const NDArray& label) {
     NDArray x = data.copy();

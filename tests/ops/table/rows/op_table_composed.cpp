@@ -142,12 +142,13 @@ void batch_norm(Rows& rows, const Norm& op, const Shape& data, bool training) {
           return rectified ? std::max(z, 0.0) : z;
         });
         Hosts results{y};
-        if (rectified && op.output_mean_var) {
-          Host used = zeros(c), inverse = zeros(c);
+        if (op.output_mean_var) {
+          Host used = zeros(c), spread = zeros(c);
           for (size_t k = 0; k < size_t(c[0]); ++k) {
-            used.values[k] = all[k].first, inverse.values[k] = 1 / std::sqrt(all[k].second + op.eps);
+            const double v = all[k].second;
+            used.values[k] = all[k].first, spread.values[k] = rectified ? 1 / std::sqrt(v + op.eps) : v;
           }
-          results.insert(results.end(), {used, inverse});
+          results.insert(results.end(), {used, spread});
         }
         results.insert(results.end(), {mean, var});
         return results;
@@ -421,9 +422,8 @@ Rows composed_rows() {
   batch_norm(rows, op::SyncBatchNorm{.use_global_stats = true, .ndev = 2, .key = {"norm"}}, {2, 3, 1}, true);
   batch_norm(rows, op::SyncBatchNorm{}, {0, 3, 1}, false);
   batch_norm(rows, op::SyncBatchNorm{}, {1, 3, 5}, false);
-  rows.emplace_back(op::SyncBatchNorm{.output_mean_var = true},
-                    std::vector{in({2, 1}), in({1}), in({1}), in({1}), in({1})}, Reference(),
-                    RowOptions{.refused = true});
+  batch_norm(rows, op::SyncBatchNorm{.output_mean_var = true}, {3, 2, 4}, true);
+  batch_norm(rows, op::SyncBatchNorm{.fix_gamma = false, .output_mean_var = true}, {2, 3, 1}, false);
   moments(rows, {.axes = {0, 2}}, {2, 3, 4}, Shape(3));
   moments(rows, {.axes = {-1}, .keepdims = true}, {3, 5}, {3, 1});
   moments(rows, {.axes = {0}}, {7}, Shape(1));

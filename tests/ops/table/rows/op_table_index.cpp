@@ -146,7 +146,7 @@ void pick_rows(Rows& rows) {
   };
   one_hot({4}, 5, 1, 0, DType::float32), one_hot({3, 5}, 3, 2, -1, DType::int32),
       one_hot({1, 7}, 2, 8, 1, DType::float16), one_hot({0, 3}, 4, 1, 0, DType::float32),
-      one_hot({}, 3, 1, 0, DType::float32);
+      one_hot({}, 3, 1, 0, DType::float32), one_hot({2, 3}, 0, 1, 0, DType::int32);
 }
 
 void gather_rows(Rows& rows) {
