@@ -30,10 +30,10 @@ std::atomic<uint64_t> g_sequence{0};
 uint64_t next_in_sequence() { return g_sequence.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 std::atomic<bool> g_records_integers{false};
-bool has_gradient(DType dtype) { return is_floating(dtype) || g_records_integers.load(std::memory_order_relaxed); }
 
 }  // namespace
 
+bool has_gradient(DType dtype) { return is_floating(dtype) || g_records_integers.load(std::memory_order_relaxed); }
 void record_integers(bool yes) { g_records_integers.store(yes, std::memory_order_relaxed); }
 
 NDArray recorded_output(const NDArray& output, size_t i, TapeNode* node) {

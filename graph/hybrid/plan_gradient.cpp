@@ -112,7 +112,7 @@ class PlanGradFunction final : public GradFunction {
     std::vector<bool> result(heads.size());
     bool all = true;
     for (size_t i = 0; i < heads.size(); ++i) {
-      const bool can_arrive = is_floating(outputs_[i].array.dtype()) &&
+      const bool can_arrive = autograd::has_gradient(outputs_[i].array.dtype()) &&
                               (options.recorded.empty() || options.recorded[i]) &&
                               (options.refusals.empty() || options.refusals[i].empty());
       result[i] = heads[i].defined() || !can_arrive;

@@ -147,7 +147,8 @@ Flow flow_from(const Graph& graph, const std::vector<bool>& wanted) {
     const Node& node = graph.nodes[n];
     if (!node.op || node.is_detached) continue;
     std::vector<bool> from;
-    for (ValueId v : node.inputs) from.push_back(flows[v.node][v.output] && is_floating(graph.meta(v).dtype));
+    for (ValueId v : node.inputs)
+      from.push_back(flows[v.node][v.output] && autograd::has_gradient(graph.meta(v).dtype));
     if (std::find(from.begin(), from.end(), true) == from.end()) continue;
     if (node.op->computed_from) {
       std::vector<TensorMeta> metas;
@@ -223,7 +224,8 @@ std::vector<bool> inputs_updated_in_copies(const Graph& gradients, bool training
 std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted) {
   const Flow flows = flow_from(program, wanted);
   std::vector<bool> recorded;
-  for (ValueId v : program.outputs) recorded.push_back(flows[v.node][v.output] && is_floating(program.meta(v).dtype));
+  for (ValueId v : program.outputs)
+    recorded.push_back(flows[v.node][v.output] && autograd::has_gradient(program.meta(v).dtype));
   return recorded;
 }
 
@@ -311,7 +313,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
   }
   for (size_t i = 0; i < num_heads; ++i) {
     const bool is_refused = !form.refused.empty() && form.refused[i];
-    if (heads[i].is_there() && is_floating(heads[i].gradient.dtype()) && !is_refused) {
+    if (heads[i].is_there() && autograd::has_gradient(heads[i].gradient.dtype()) && !is_refused) {
       send(graph.outputs[i], heads[i]);
     }
   }
@@ -331,7 +333,8 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     if (lacks_gradient(*node.op)) refuse_gradient(*node.op);
     tracer.name = node.name + "_grad";
     std::vector<bool> wants;
-    for (ValueId v : node.inputs) wants.push_back(flows[v.node][v.output] && is_floating(graph.meta(v).dtype));
+    for (ValueId v : node.inputs)
+      wants.push_back(flows[v.node][v.output] && autograd::has_gradient(graph.meta(v).dtype));
     const ArrivedHeads node_heads(arrived[k]);
     std::vector<bool> takes_rows;
     for (ValueId v : node.inputs) takes_rows.push_back(input_with_rows(v).has_value());

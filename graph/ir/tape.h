@@ -69,6 +69,8 @@ void record_call(const char* name, std::unique_ptr<graph::GradFunction> function
 // Whether arrays of integers that recorded calls give have gradients too, of integers, as in MXNet. For the process;
 // false at first.
 void record_integers(bool yes);
+// Whether a gradient may go through an array of the dtype.
+bool has_gradient(DType dtype);
 
 // An array that a recorded call has read or written, with the number of writes to it up to that call.
 struct SavedArray {

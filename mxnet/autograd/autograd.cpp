@@ -60,12 +60,7 @@ void mark(ArrayObject& variable, GradReq req, ArrayObject& gradient) {
     array.attach_grad(req, gradient.array);
     return;
   }
-  SparseArray& sparse = *gradient.sparse;
-  if (!sparse.gradient.defined()) {
-    sparse.gradient = to_dense(gradient);
-    sparse.num_writes = sparse.gradient.node().buffer->num_writes();
-  }
-  array.attach_grad(req, sparse.gradient);
+  array.attach_grad(req, dense_gradient(*gradient.sparse));
   autograd::history_of(array)->kept = gradient.sparse;
 }
 

@@ -77,13 +77,47 @@ BoundArray new_array(const TensorMeta& meta, Context context) {
   return {nd.zeros(meta.shape, {.dtype = meta.dtype}), context};
 }
 
+BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage) {
+  BoundArray made = new_array(meta, context);
+  if (storage != ops::StorageType::dense) {
+    made.sparse = nothing_stored(storage, meta.shape, meta.dtype, context.device());
+  }
+  return made;
+}
+
+BoundArray bound_array(ArrayObject& object) {
+  if (!object.sparse) return {dense_of(object, "[bind] an array"), object.context};
+  const autograd::ModeScope mode(false, false);
+  return {nd.identity(In<NDArray>(to_dense(object).detach(), no_site)), object.context, object.sparse};
+}
+
+BoundArray bound_gradient(ArrayObject& object) {
+  if (!object.sparse) return bound_array(object);
+  return {dense_gradient(*object.sparse), object.context, object.sparse};
+}
+
+void* new_handle(const BoundArray& array) {
+  return array.sparse ? new ArrayObject(array.sparse, array.context) : new_handle(array.array, array.context);
+}
+
+void read_sparse(BoundArray& array) {
+  const autograd::ModeScope mode(false, false);
+  ArrayObject object(array.sparse, array.context);
+  array.array.assign(Arg<NDArray>(to_dense(object).detach(), no_site));
+}
+
+void write_sparse(BoundArray& array) {
+  const autograd::ModeScope mode(false, false);
+  assign(*array.sparse, array.array);
+}
+
 ReturnedArrays& return_arrays(const Bindings& arrays) {
   static thread_local ReturnedArrays lists;
   const auto fill = [](std::vector<void*>& handles, const std::vector<BoundArray>& from) {
     handles.clear();
     handles.reserve(from.size() + 1);
     for (const BoundArray& a : from) {
-      handles.push_back(a.array.defined() ? new_handle(a.array, a.context) : nullptr);
+      handles.push_back(a.array.defined() ? new_handle(a) : nullptr);
     }
     handles.push_back(nullptr);  // so that an empty list has an address too
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kaon/mxnet/executor/executor.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 
 namespace kaon::mxnet {
 
@@ -20,6 +21,17 @@ template <class Int>
 Shapes named_shapes(uint32_t count, const char** names, const Int* data, const uint32_t* starts);
 
 BoundArray new_array(const TensorMeta& meta, Context context);
+// A new one that stores nothing; for dense storage the same as above.
+BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage);
+
+// A program's array, and one that takes a gradient. Throw ValueError where it holds nothing.
+BoundArray bound_array(ArrayObject& object);
+BoundArray bound_gradient(ArrayObject& object);
+void* new_handle(const BoundArray& array);
+
+// Of a sparse array: the dense one gets its values, and the other way round. Both block.
+void read_sparse(BoundArray& array);
+void write_sparse(BoundArray& array);
 
 // Gives out handles of its arrays, for lists that are valid together; null for an undefined gradient.
 struct ReturnedArrays {

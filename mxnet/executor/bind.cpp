@@ -37,10 +37,14 @@ ContextGroups contexts_of(int dev_type, int dev_id, uint32_t count, const char**
   return contexts;
 }
 
-BoundArray bound(void* handle) {
-  if (!handle) return {};
-  const ArrayObject& object = array_of(handle);
-  return {dense_of(object, "[bind] an array"), object.context};
+using BindFunction = BoundArray (*)(ArrayObject&);
+BoundArray bound(void* handle, BindFunction bind = bound_array) {
+  return handle ? bind(array_of(handle)) : BoundArray();
+}
+
+ops::StorageType storage_of(const std::string& variable, int number) {
+  if (number >= 0 && number <= int(ops::StorageType::csr)) return ops::StorageType(number);
+  throw ValueError(fmt::format("[simple_bind] '{}': {} is no storage type", variable, number));
 }
 
 // The arrays of a simple_bind. Parameters are those of an executor that shares them, data comes from a buffer whose
@@ -58,6 +62,7 @@ class Allocation {
   ExecutorObject* shared = nullptr;
   bool has_buffer = false;
   std::map<std::string, BoundArray> buffer;
+  std::map<std::string, ops::StorageType> storage;  // of variables; the others are as their attribute says
 
   Bindings make(const std::vector<GradReq>& requests) {
     Bindings made;
@@ -66,7 +71,10 @@ class Allocation {
     for (size_t i = 0; i < names.size(); ++i) {
       const TensorMeta& meta = inferred_.arguments[i];
       const bool wants = requests[i] != GradReq::null;
-      if (shared_names.count(names[i]) != 0) {
+      if (const ops::StorageType kind = storage_kind(names[i]); kind != ops::StorageType::dense) {
+        made.arguments.push_back(new_array(meta, context_of(names[i]), kind));
+        made.gradients.push_back(wants ? new_gradient(meta, context_of(names[i]), kind) : BoundArray());
+      } else if (shared_names.count(names[i]) != 0) {
         const size_t at = shared ? index_of(shared->symbol().list_arguments(), names[i]) : 0;
         const bool found = shared && at < shared->arrays().arguments.size();
         made.arguments.push_back(found ? checked(names[i], shared->arrays().arguments[at], meta)
@@ -97,6 +105,21 @@ class Allocation {
   Context context_of(const std::string& variable) const {
     const auto it = variables_.find(variable);
     return it == variables_.end() ? contexts_.general : contexts_.of(*it->second);
+  }
+  ops::StorageType storage_kind(const std::string& variable) const {
+    if (const auto it = storage.find(variable); it != storage.end()) return it->second;
+    const auto it = variables_.find(variable);
+    if (it == variables_.end()) return ops::StorageType::dense;
+    const auto text = it->second->text_attrs.find("__storage_type__");
+    int64_t number = 0;
+    if (text == it->second->text_attrs.end() || !ops::from_text(text->second, number)) return ops::StorageType::dense;
+    return storage_of(variable, int(number));
+  }
+  // Those of csr arrays are dense in MXNet too.
+  static BoundArray new_gradient(const TensorMeta& meta, Context context, ops::StorageType of) {
+    if (of != ops::StorageType::row_sparse) return new_array(meta, context);
+    ArrayObject object(nothing_stored(of, meta.shape, meta.dtype, context.device()), context);
+    return bound_gradient(object);
   }
   static const BoundArray& checked(const std::string& name, const BoundArray& array, const TensorMeta& meta) {
     if (array.array.shape() == meta.shape && array.array.dtype() == meta.dtype) return array;
@@ -141,15 +164,6 @@ std::vector<GradReq> requests_of(const std::vector<std::string>& arguments, uint
   return requests;
 }
 
-void refuse_sparse(uint32_t count, const char** names, const int* types) {
-  for (uint32_t i = 0; i < count; ++i) {
-    if (types[i] > 0) {
-      throw ValueError(
-          fmt::format("[simple_bind] '{}': an executor's arrays are dense, got a sparse storage type", names[i]));
-    }
-  }
-}
-
 DTypes named_dtypes(uint32_t count, const char** names, const int* numbers) {
   DTypes dtypes;
   for (uint32_t i = 0; i < count; ++i) {
@@ -173,7 +187,8 @@ int MXExecutorBindEX(SymbolHandle symbol_handle, int dev_type, int dev_id, uint3
     for (uint32_t i = 0; i < len; ++i) {
       arrays.arguments.push_back(bound(in_args[i]));
       const GradReq request = grad_req_type ? request_of(grad_req_type[i]) : GradReq::null;
-      arrays.gradients.push_back(arg_grad_store && request != GradReq::null ? bound(arg_grad_store[i]) : BoundArray());
+      arrays.gradients.push_back(arg_grad_store && request != GradReq::null ? bound(arg_grad_store[i], bound_gradient)
+                                                                            : BoundArray());
       arrays.requests.push_back(request);
     }
     for (uint32_t i = 0; i < aux_states_len; ++i) arrays.states.push_back(bound(aux_states[i]));
@@ -197,12 +212,14 @@ int simple_bind(SymbolHandle symbol_handle, int dev_type, int dev_id, uint32_t n
                 NDArrayHandle** aux_states, ExecutorHandle shared_exec, ExecutorHandle* out) {
   return guard([&] {
     const Symbol& symbol = symbol_of(symbol_handle).symbol;
-    refuse_sparse(num_stypes, stype_names, stypes);
     const ContextGroups contexts = contexts_of(dev_type, dev_id, num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids);
     const InferredArrays inferred = infer_arrays(symbol, named_shapes(num_shapes, shape_names, shape_data, shape_idx),
                                                  named_dtypes(num_dtypes, dtype_names, dtypes));
     Allocation allocation(symbol, contexts, inferred);
     for (uint32_t i = 0; i < num_shared_names; ++i) allocation.shared_names.insert(shared_names[i]);
+    for (uint32_t i = 0; i < num_stypes; ++i) {
+      allocation.storage[stype_names[i]] = storage_of(stype_names[i], stypes[i]);
+    }
     allocation.shared = static_cast<ExecutorObject*>(shared_exec);
     allocation.has_buffer = *buffer_len >= 0;
     for (int i = 0; i < *buffer_len; ++i) allocation.buffer[buffer_names[i]] = bound(buffer_handles[i]);
@@ -220,7 +237,7 @@ int simple_bind(SymbolHandle symbol_handle, int dev_type, int dev_id, uint32_t n
       lists.buffer_names.clear();
       lists.buffer_name_pointers.clear();
       for (const auto& [name, array] : allocation.buffer) {
-        lists.buffer.push_back(new_handle(array.array, array.context));
+        lists.buffer.push_back(new_handle(array));
         lists.buffer_names.push_back(name);
       }
       for (const std::string& name : lists.buffer_names) lists.buffer_name_pointers.push_back(name.c_str());

@@ -7,6 +7,7 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/mxnet/call/inputs.h"
+#include "kaon/mxnet/executor/arrays.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon::mxnet {
@@ -28,6 +29,15 @@ void copy_to(const NDArray& from, NDArray& to) {
 bool merges_by_environment() {
   const char* text = std::getenv("MXNET_ELIMINATE_COMMON_EXPR");
   return !text || std::string_view(text) != "0";
+}
+
+bool always_draws(const Symbol& symbol) {
+  const std::vector<SymbolNode*> nodes = graph::topological_order(symbol.entries());
+  return std::any_of(nodes.begin(), nodes.end(), [](const SymbolNode* n) {
+    if (!n->op) return false;
+    const OpTraits& traits = n->op->traits_of(n->attrs.get());
+    return traits.random && !traits.mode_dependent;
+  });
 }
 
 bool shares_memory(const NDArray& array, std::span<const NDArray* const> others) {
@@ -54,6 +64,7 @@ ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bin
     : program_(symbol, {}, "Executor"),
       contexts_(std::move(contexts)),
       arrays_(std::move(arrays)),
+      always_draws_(always_draws(program_.symbol())),
       merges_equal_nodes_(merges_by_environment()) {
   bind_inputs();
   bind_outputs(before);
@@ -129,6 +140,7 @@ void ExecutorObject::bind_outputs(const std::vector<BoundArray>& before) {
 std::vector<const NDArray*> ExecutorObject::fresh_inputs() {
   std::vector<const NDArray*> arrays;
   for (Input& input : inputs_) {
+    if (input.bound->sparse) read_sparse(*input.bound);
     if (input.is_copy) copy_to(input.bound->array, input.leaf);
     arrays.push_back(&input.leaf);
   }
@@ -149,10 +161,10 @@ void ExecutorObject::run(std::span<NDArray> results) {
     program_.graph_for(metas)->call(inputs, results, no_site);
   }
   for (const Input& input : inputs_) {  // states that the program has updated
-    if (input.is_copy && input.bound >= arrays_.states.data() &&
-        input.bound < arrays_.states.data() + arrays_.states.size()) {
-      copy_to(input.leaf, input.bound->array);
-    }
+    const bool is_state =
+        input.bound >= arrays_.states.data() && input.bound < arrays_.states.data() + arrays_.states.size();
+    if (is_state && input.is_copy) copy_to(input.leaf, input.bound->array);
+    if (is_state && input.bound->sparse) write_sparse(*input.bound);
   }
 }
 
@@ -170,8 +182,8 @@ void ExecutorObject::forward(bool training) {
   has_run_ = true;
   trained_ = training;
   std::vector<NDArray> results;
-  if (training && wants_gradients_) {
-    record(true);
+  if (wants_gradients_ && (training || always_draws_)) {  // the backward must see what is drawn here
+    record(training);
     results = recorded_;
   } else {
     const autograd::ModeScope mode(false, training);

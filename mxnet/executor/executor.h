@@ -11,8 +11,9 @@ namespace kaon::mxnet {
 
 // An array and the context that the program named for it.
 struct BoundArray {
-  NDArray array;
+  NDArray array;  // of a sparse one: what stands for it in runs, whose arrays are dense
   Context context;
+  std::shared_ptr<SparseArray> sparse{};
 };
 
 // The arrays of a symbol: in the order of list_arguments(), and of list_auxiliary_states().
@@ -80,6 +81,7 @@ class ExecutorObject : public Counted<ExecutorObject> {
   std::vector<BoundArray> outputs_;
   std::vector<NDArray> recorded_;  // the outputs of a recorded run; empty: there is none
   bool wants_gradients_ = false;
+  bool always_draws_ = false;  // random numbers, in predictions too
   const bool merges_equal_nodes_;
   bool has_run_ = false, trained_ = false;
   std::function<void(const MonitoredArray&)> monitor_;

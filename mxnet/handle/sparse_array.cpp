@@ -70,6 +70,15 @@ void refresh(SparseArray& array) {
   array.num_writes = now;
 }
 
+const NDArray& dense_gradient(SparseArray& array) {
+  if (!array.gradient.defined()) {
+    NDArray dense = array.storage == StorageType::csr ? csr_of(array).todense() : rows_of(array).todense();
+    array.num_writes = dense.node().buffer->num_writes();
+    array.gradient = std::move(dense);
+  }
+  return array.gradient;
+}
+
 RowSparseNDArray rows_of(SparseArray& array) {
   if (array.storage != StorageType::row_sparse) throw ValueError("expected a row_sparse array, got a csr one");
   refresh(array);

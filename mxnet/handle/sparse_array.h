@@ -24,6 +24,9 @@ std::shared_ptr<SparseArray> nothing_stored(ops::StorageType storage, const Shap
 // Brings a gradient up to date with what backward() has written. Blocks where there is something new.
 void refresh(SparseArray& array);
 
+// The dense array to which backward() writes the gradient that this array is: made where there is none yet.
+const NDArray& dense_gradient(SparseArray& array);
+
 // As the types that Kaon's functions take. Throw ValueError for another storage, ShapeError for parts that do not fit.
 sparse::RowSparseNDArray rows_of(SparseArray& array);
 sparse::CSRNDArray csr_of(SparseArray& array);

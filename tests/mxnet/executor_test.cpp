@@ -1,4 +1,4 @@
-#include "symbols.h"
+#include "calls.h"
 
 #include <map>
 
@@ -312,4 +312,46 @@ TEST_CASE("an executor is refused for arrays that do not fit", "[mxnet]") {
   CHECK(MXExecutorForward(nullptr, 0) == -1);
   CHECK(MXExecutorBackwardEx(nullptr, 0, nullptr, 1) == -1);
   ok(MXExecutorFree(nullptr));
+}
+
+TEST_CASE("arguments and gradients of an executor may be sparse", "[mxnet]") {
+  const auto cast = [](const Array& a, const char* stype) { return one("cast_storage", {&a}, {{"stype", stype}}); };
+  const Array x({2, 2}, {1, 2, 3, 4}), y({2, 2}, {0, 5, 0, 0}), nothing({2, 2}, {0, 0, 0, 0});
+  const Array csr = cast(y, "csr"), gradient = cast(nothing, "row_sparse");
+  const Executor e = bind(product(), {&x, &csr}, {&gradient, nullptr}, {write_request, null_request});
+  CHECK(e.forward(true) == std::vector<float>{0, 10, 0, 0});
+  ok(e.backward());
+  CHECK(cast(gradient, "default").values() == std::vector<float>{0, 5, 0, 0});
+  ok(invoke_into("_copyto", {&x}, {}, {&csr}));  // the same array, other elements
+  CHECK(e.forward(true) == std::vector<float>{1, 4, 9, 16});
+  ok(e.backward());
+  CHECK(cast(gradient, "default").values() == std::vector<float>{1, 2, 3, 4});
+}
+
+TEST_CASE("simple_bind makes sparse arrays of variables that say so", "[mxnet]") {
+  const Sym x = Sym::variable("x"), y = Sym::variable("y");
+  ok(MXSymbolSetAttr(y.get(), "__storage_type__", "1"));
+  Executor e;
+  ok(try_simple_bind(Sym::call("elemwise_mul", "m", {}, {&x, &y}), {{"x", {2, 1}}}, "write", &e));
+  for (const auto& [array, expected] : {std::pair(&e.arguments[0], 0), std::pair(&e.arguments[1], 1),
+                                        std::pair(&e.gradients[0], 0), std::pair(&e.gradients[1], 1)}) {
+    int storage = -2;
+    ok(MXNDArrayGetStorageType(array->get(), &storage));
+    CHECK(storage == expected);
+  }
+  CHECK(e.forward() == std::vector<float>{0, 0});
+}
+
+TEST_CASE("gradients of integers are integers", "[mxnet]") {
+  NDArrayHandle h = nullptr;
+  const uint32_t shape[] = {2};
+  ok(MXNDArrayCreateEx(shape, 1, 1, 0, 0, 4, &h));
+  const Array x(h);
+  ok(MXNDArrayCreateEx(shape, 1, 1, 0, 0, 4, &h));
+  const Array dx(h), head({2}, {2.75, -3});
+  const Sym v = Sym::variable("x");
+  const Executor e = bind(Sym::call("Cast", "c", {{"dtype", "float32"}}, {&v}), {&x}, {&dx}, {write_request});
+  ok(MXExecutorForward(e.handle, true));
+  ok(e.backward({&head}));
+  CHECK(one("Cast", {&dx}, {{"dtype", "float32"}}).values() == std::vector<float>{2, -3});
 }
