@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kaon/graph/files/attribute_rules.h"
+#include "kaon/mxnet/attributes/other_texts.h"
 
 namespace kaon::mxnet {
 
@@ -78,8 +79,10 @@ void refuse_text(const OperatorInfo& info, std::string_view key, std::string_vie
 Attributes read_attributes(const OperatorInfo& info, Texts texts, int num_inputs) {
   const OpDef& def = def_of(info);
   Attributes attributes(def);
+  const std::map<std::string_view, std::string> other = other_texts(info, texts);
+  for (const auto& [key, text] : other) def.read(attributes.edit(), key, text);
   for (const auto& [key, text] : texts) {
-    if (is_hidden_attribute(key)) continue;
+    if (is_hidden_attribute(key) || other.contains(key)) continue;
     const int result = def.read(attributes.edit(), key, text);
     if (result == 0) continue;
     if (result == 1) {
@@ -89,7 +92,7 @@ Attributes read_attributes(const OperatorInfo& info, Texts texts, int num_inputs
     }
   }
   for (const std::string& name : info.required) {
-    if (std::ranges::any_of(texts, [&](const auto& t) { return t.first == name; })) continue;
+    if (other.contains(name) || std::ranges::any_of(texts, [&](const auto& t) { return t.first == name; })) continue;
     if (name == info.num_args_key) {
       if (num_inputs >= 0) def.read(attributes.edit(), name, std::to_string(num_inputs));
       continue;

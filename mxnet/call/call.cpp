@@ -46,6 +46,33 @@ Texts completed(const OperatorInfo& info, Texts texts, Arrays outputs, OwnTexts&
   return own;
 }
 
+// Without NumPy's shapes a 0 in the shape of an input is a dimension that is not known: no result may have one. Nor may
+// tile make one.
+void refuse_unknown_sizes(const OperatorInfo& info, const OpDef& def, const void* attributes,
+                          std::span<const NDArray* const> inputs) {
+  if (has_numpy_shape()) return;
+  bool may_be_empty = info.name == "tile";
+  for (const NDArray* x : inputs) {
+    if (!x->defined()) return;  // refused by the call
+    may_be_empty = may_be_empty || x->size() == 0;
+  }
+  const int expected = def.num_inputs(attributes);
+  if (!may_be_empty || (expected >= 0 && size_t(expected) != inputs.size())) return;
+  std::vector<TensorMeta> metas, results{size_t(std::max(def.num_outputs(attributes), 0))};
+  std::vector<TensorMeta*> in;
+  for (const NDArray* x : inputs) metas.push_back({x->shape(), x->dtype()});
+  for (TensorMeta& m : metas) in.push_back(&m);
+  InferContext context(info.name.c_str(), def.traits, in, results);
+  def.infer(attributes, context);
+  for (const TensorMeta& r : results) {
+    if (r.shape.size() != 0) continue;
+    throw ShapeError(
+        fmt::format("[{}] inferring shapes failed: the result would have the shape {}, with a dimension "
+                    "that is not known without NumPy's shapes",
+                    info.name, r.shape.str()));
+  }
+}
+
 // A call whose attributes are read and whose inputs are checked.
 struct Call {
   Call(const OperatorInfo& info, Texts texts, Arrays given, Arrays outputs)
@@ -54,6 +81,7 @@ struct Call {
     std::string shape;
     if (given.empty()) texts = completed(info, texts, outputs, more, shape);
     attributes = read_attributes(info, texts, int(given.size()));
+    refuse_unknown_sizes(info, def, attributes.get(), inputs.arrays());
     if (info.equal_shapes) {
       std::vector<const TensorMeta*> metas;
       for (const NDArray* x : inputs.arrays()) metas.push_back(&x->node());

@@ -93,6 +93,16 @@ Results zeros_without_dtype(const OperatorInfo& info, Texts texts, Arrays inputs
   return one_result(nd.zeros(attribute(info, texts, "shape", Shape()), options), context);
 }
 
+// One number, of no dimension.
+Results all_close(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays) {
+  const std::vector<NDArray> in = dense_inputs(info, inputs, 2);
+  const NDArray result = nd.allclose(at_no_site(in[0]), in[1],
+                                     {.rtol = attribute(info, texts, "rtol", 1e-5f),
+                                      .atol = attribute(info, texts, "atol", 1e-8f),
+                                      .equal_nan = attribute(info, texts, "equal_nan", true)});
+  return one_result(result.reshape(Shape(), no_site), inputs[0]->context);
+}
+
 Results boolean_mask(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays) {
   const std::vector<NDArray> in = dense_inputs(info, inputs, 2);
   return one_result(nd.boolean_mask(at_no_site(in[0]), in[1], attribute(info, texts, "axis", 0)), inputs[0]->context);
@@ -114,6 +124,7 @@ const std::map<const OperatorInfo*, LayerCall>& layer_operators() {
     add("fill_element_0index", fill_element);
     add("_zeros_without_dtype", zeros_without_dtype);
     add("_contrib_boolean_mask", boolean_mask);
+    add("_contrib_allclose", all_close);
     add_image_operators(add);
     return map;
   });

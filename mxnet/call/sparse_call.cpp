@@ -9,6 +9,7 @@
 #include "kaon/mxnet/call/inputs.h"
 #include "kaon/mxnet/call/layer_operators.h"
 #include "kaon/mxnet/call/sparse_updates.h"
+#include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon::mxnet {
@@ -157,9 +158,26 @@ Results dot(const OperatorInfo& info, Texts texts, Arrays inputs) {
 // The sparse call of an operator, where there is one; nullptr: the dense one.
 using SparseCall = Results (*)(const OperatorInfo& info, Texts texts, Arrays inputs);
 
+// That nothing is stored is known: the sizes in the scope are NumPy's.
+class KnownSizes {
+ public:
+  KnownSizes() : before_(numpy_shape()) {
+    if (before_ == NumpyShape::off) set_numpy_shape(int(NumpyShape::thread));
+  }
+  ~KnownSizes() {
+    if (before_ == NumpyShape::off) set_numpy_shape(int(NumpyShape::off));
+  }
+  KnownSizes(const KnownSizes&) = delete;
+  KnownSizes& operator=(const KnownSizes&) = delete;
+
+ private:
+  const NumpyShape before_;
+};
+
 Results on_stored(const OperatorInfo& info, Texts texts, Arrays inputs) {
   SparseArray& array = *inputs[0]->sparse;
   refresh(array);
+  const KnownSizes known;
   ArrayObject stored(array.data, inputs[0]->context);
   ArrayObject* const only[] = {&stored};
   Results results = call_operator(info, texts, only);

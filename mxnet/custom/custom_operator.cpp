@@ -124,17 +124,19 @@ void trace(const PropPtr& prop, ComposeContext& c) {
 
 }  // namespace
 
+void kaon::mxnet::register_program_operator(const char* op_type, CustomOpPropCreator creator) {
+  const auto props = std::make_shared<Props>(op_type, creator);
+  register_custom_family(
+      op_type,
+      {.signature = [props](const CustomAttributes& attributes) { return props->of(attributes)->signature(); },
+       .compose =
+           [props](const CustomAttributes& attributes, ComposeContext& c) {
+             const PropPtr prop = props->of(attributes);
+             is_traced(c) ? trace(prop, c) : call(prop, c);
+           },
+       .infer = [props](const CustomAttributes& attributes, InferContext& c) { props->of(attributes)->infer(c); }});
+}
+
 int MXCustomOpRegister(const char* op_type, CustomOpPropCreator creator) {
-  return guard([&] {
-    const auto props = std::make_shared<Props>(op_type, creator);
-    register_custom_family(
-        op_type,
-        {.signature = [props](const CustomAttributes& attributes) { return props->of(attributes)->signature(); },
-         .compose =
-             [props](const CustomAttributes& attributes, ComposeContext& c) {
-               const PropPtr prop = props->of(attributes);
-               is_traced(c) ? trace(prop, c) : call(prop, c);
-             },
-         .infer = [props](const CustomAttributes& attributes, InferContext& c) { props->of(attributes)->infer(c); }});
-  });
+  return guard([&] { register_program_operator(op_type, creator); });
 }

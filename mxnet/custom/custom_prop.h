@@ -63,4 +63,7 @@ class CustomProp {
   mutable std::recursive_mutex infer_mutex_;  // recursive: the program's infer_shape may call the operator
 };
 
+// Makes the op_type known to Custom: its properties are what `creator` gives for sets of attributes.
+void register_program_operator(const char* op_type, CustomOpPropCreator creator);
+
 }  // namespace kaon::mxnet

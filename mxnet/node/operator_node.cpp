@@ -100,7 +100,8 @@ bool has_true(const SymbolNode& node, const std::string& key) {
 }  // namespace
 
 const CustomSignature* custom_signature_of(const SymbolNode& node) {
-  if (node.op_name != "Custom" || !node.attrs) return nullptr;
+  const OperatorInfo* info = info_of(node);
+  if (!info || info->def != &op::Custom::def || !node.attrs) return nullptr;
   return &ops::custom_signature(*static_cast<const op::Custom*>(node.attrs.get()));
 }
 

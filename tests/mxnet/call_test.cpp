@@ -35,10 +35,35 @@ TEST_CASE("A call that MXNet would refuse is refused by name", "[mxnet]") {
   REQUIRE_THAT(error("dot", {&x, &row}, {}), Contains("[dot]"));
   REQUIRE_THAT(error("sum", {}, {}), Contains("[sum]"));
   REQUIRE_THAT(error("_zeros", {}, {{"shape", "(0,)"}}), Contains("inferring shapes failed"));
-  REQUIRE_THAT(error("_Native", {&x}, {}), Contains("'_Native' is not provided by Kaon"));
+  REQUIRE_THAT(error("_CustomFunction", {&x}, {}), Contains("'_CustomFunction' is not provided by Kaon"));
   REQUIRE(one("broadcast_add", {&x, &row}).values() == Floats{2, 4, 6, 5, 7, 9});
   OpHandle none = nullptr;
   REQUIRE(NNGetOpHandle("no_such_operator", &none) == -1);
+}
+
+TEST_CASE("Attributes mean what they mean in MXNet", "[mxnet]") {
+  const Array x({1, 1, 4}, {1, 3, 2, 4});
+  const Texts window{{"kernel", "2"}, {"stride", "(2, 1)"}, {"pad", "(0, 0, 0)"}, {"pool_type", "max"}};
+  REQUIRE(one("Pooling", {&x}, window).values() == Floats{3, 4});
+  const auto range = [](const Texts& attributes) {
+    const Array whole = one("_arange", {}, attributes);
+    return one("Cast", {&whole}, {{"dtype", "float32"}}).values();
+  };
+  const Texts fractions{{"start", "1.3"}, {"stop", "10"}, {"step", "1.3"}, {"repeat", "1"}, {"dtype", "int32"}};
+  REQUIRE(range(fractions) == Floats{1, 2, 3, 4, 5, 6, 7});
+  REQUIRE(range({{"start", "3.5"}, {"step", "1.5"}, {"dtype", "uint8"}}) == Floats{0, 1, 2});
+  std::vector<Array> results;
+  REQUIRE(invoke("_arange", {}, {{"start", "0"}, {"stop", "3"}, {"step", "0.5"}, {"dtype", "int32"}}, results) == -1);
+}
+
+TEST_CASE("Without NumPy's shapes no result has a size that an empty input leaves open", "[mxnet]") {
+  const Array x({2}, {1, 2});
+  const Array empty = one("one_hot", {&x}, {{"depth", "0"}});
+  REQUIRE(empty.shape() == std::vector<int>{2, 0});
+  std::vector<Array> results;
+  REQUIRE(invoke("square", {&empty}, {}, results) == -1);
+  REQUIRE_THAT(std::string(MXGetLastError()), Contains("[square] inferring shapes failed"));
+  REQUIRE(one("sum", {&empty}).values() == Floats{0});
 }
 
 TEST_CASE("Every operator refuses a call without arrays or makes one", "[mxnet]") {
