@@ -40,6 +40,13 @@ bool always_draws(const Symbol& symbol) {
   });
 }
 
+// Whether the operator's gradient depends on the head. If not, MXNet does not look at it, whatever its shape.
+bool reads_head(const SymbolNode& node) {
+  if (!node.op) return true;
+  const OpTraits& traits = node.op->traits_of(node.attrs.get());
+  return !traits.flat && !traits.ignores_head;
+}
+
 bool shares_memory(const NDArray& array, std::span<const NDArray* const> others) {
   return std::any_of(others.begin(), others.end(),
                      [&](const NDArray* o) { return o->node().buffer == array.node().buffer; });
@@ -229,6 +236,7 @@ void ExecutorObject::backward(std::vector<NDArray> heads, bool training) {
       const NDArray& output = recorded_[i];
       if (!autograd::wants_gradient(output)) continue;
       NDArray head = i < heads.size() ? heads[i] : NDArray();
+      if (head.defined() && head.shape() != output.shape() && !reads_head(*symbol().entries()[i].node)) head = {};
       const autograd::ModeScope mode(false, false);
       if (!head.defined()) head = nd.ones_like(output);
       gradients.push_back(head.detach().as_in_context(output.device()).astype(output.dtype()));

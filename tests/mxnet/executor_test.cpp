@@ -170,6 +170,18 @@ TEST_CASE("what no gradient reaches is zero, and what wants none stays", "[mxnet
   CHECK(db.values() == std::vector<float>{5});
 }
 
+TEST_CASE("a head that no derivative reads may have any shape", "[mxnet]") {
+  const Sym x = Sym::variable("x");
+  const Array data({2, 3}, {1, 3, 2, 6, 5, 4}), slopes({2, 3}, {9, 9, 9, 9, 9, 9}), head({3}, {1, 1, 1});
+  const Executor e = bind(Sym::call("argmax", "a", {{"axis", "1"}}, {&x}), {&data}, {&slopes}, {write_request});
+  CHECK(e.forward(true) == std::vector<float>{1, 0});
+  ok(e.backward({&head}));
+  CHECK(slopes.values() == std::vector<float>(6, 0));
+  const Executor squares = bind(Sym::call("square", "s", {}, {&x}), {&data}, {&slopes}, {write_request});
+  squares.forward(true);
+  CHECK(squares.backward({&head}) == -1);
+}
+
 TEST_CASE("one gradient array serves two executors", "[mxnet]") {
   const Array x({1}, {2}), y({1}, {3}), z({1}, {4}), dx({1}, {0});
   const Executor first = bind(product(), {&x, &y}, {&dx, nullptr}, {add_request, null_request});

@@ -157,8 +157,8 @@ namespace op {
 // image, whose height, width and scale are im_info (n, 3). A box that is less than rpn_min_size times the scale high or
 // wide grows by half of that on each side and has score -1, as have places outside of the image. Of the
 // rpn_pre_nms_top_n best boxes, all where that is not positive, those stay that overlap no better one by an IoU above
-// threshold; where they are fewer than m they are repeated in order. A box contains the pixels at both corners. No
-// gradient. MXNet takes one image in Proposal.
+// threshold; where they are fewer than m they are repeated in order. A box contains the pixels at both corners. The
+// gradient is zero. MXNet takes one image in Proposal.
 struct Proposal {
   int rpn_pre_nms_top_n = 6000;
   int rpn_post_nms_top_n = 300;
@@ -170,7 +170,7 @@ struct Proposal {
   bool output_score = false;
   bool iou_loss = false;
   static constexpr OpTraits traits{
-      .name = "_contrib_Proposal", .inputs = Names("cls_prob", "bbox_pred", "im_info"), .outputs = 2};
+      .name = "_contrib_Proposal", .inputs = Names("cls_prob", "bbox_pred", "im_info"), .outputs = 2, .flat = true};
   static constexpr void fields(auto field) {
     field("rpn_pre_nms_top_n", &Proposal::rpn_pre_nms_top_n);
     field("rpn_post_nms_top_n", &Proposal::rpn_post_nms_top_n);
@@ -199,8 +199,10 @@ struct MultiProposal {
   int feature_stride = 16;
   bool output_score = false;
   bool iou_loss = false;
-  static constexpr OpTraits traits{
-      .name = "_contrib_MultiProposal", .inputs = Names("cls_prob", "bbox_pred", "im_info"), .outputs = 2};
+  static constexpr OpTraits traits{.name = "_contrib_MultiProposal",
+                                   .inputs = Names("cls_prob", "bbox_pred", "im_info"),
+                                   .outputs = 2,
+                                   .flat = true};
   static constexpr void fields(auto field) {
     field("rpn_pre_nms_top_n", &MultiProposal::rpn_pre_nms_top_n);
     field("rpn_post_nms_top_n", &MultiProposal::rpn_post_nms_top_n);
