@@ -71,10 +71,20 @@ Shapes named_shapes(uint32_t count, const char** names, const Int* data, const u
 template Shapes named_shapes(uint32_t, const char**, const int*, const uint32_t*);
 template Shapes named_shapes(uint32_t, const char**, const int64_t*, const uint32_t*);
 
-BoundArray new_array(const TensorMeta& meta, Context context) {
+BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage) {
   const autograd::ModeScope mode(false, false);
   const DeviceScope scope(context.device());
-  return {nd.zeros(meta.shape, {.dtype = meta.dtype}), context};
+  BoundArray made{nd.zeros(meta.shape, {.dtype = meta.dtype}), context};
+  if (storage != ops::StorageType::dense) {
+    made.sparse = nothing_stored(storage, meta.shape, meta.dtype, context.device());
+  }
+  return made;
+}
+
+BoundArray new_gradient(const TensorMeta& meta, Context context, ops::StorageType storage) {
+  BoundArray made = new_array(meta, context, storage);
+  if (made.sparse) made.array = dense_gradient(made.sparse);
+  return made;
 }
 
 ReturnedArrays& return_arrays(const Bindings& arrays) {
@@ -83,7 +93,9 @@ ReturnedArrays& return_arrays(const Bindings& arrays) {
     handles.clear();
     handles.reserve(from.size() + 1);
     for (const BoundArray& a : from) {
-      handles.push_back(a.array.defined() ? new_handle(a.array, a.context) : nullptr);
+      handles.push_back(a.sparse            ? new ArrayObject(a.sparse, a.context)
+                        : a.array.defined() ? new_handle(a.array, a.context)
+                                            : nullptr);
     }
     handles.push_back(nullptr);  // so that an empty list has an address too
   };

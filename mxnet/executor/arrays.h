@@ -19,7 +19,10 @@ InferredArrays infer_arrays(const Symbol& symbol, const Shapes& shapes, const DT
 template <class Int>
 Shapes named_shapes(uint32_t count, const char** names, const Int* data, const uint32_t* starts);
 
-BoundArray new_array(const TensorMeta& meta, Context context);
+// Of zeros, none of which a sparse array stores.
+BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage = ops::StorageType::dense);
+// The same as a gradient.
+BoundArray new_gradient(const TensorMeta& meta, Context context, ops::StorageType storage);
 
 // Gives out handles of its arrays, for lists that are valid together; null for an undefined gradient.
 struct ReturnedArrays {

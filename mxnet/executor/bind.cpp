@@ -14,6 +14,8 @@ using namespace kaon::mxnet;
 
 namespace {
 
+using ops::StorageType;
+
 constexpr uint32_t write_inplace = 2;  // MXNet's numbers: 0 null, 1 write, 2 write in place, 3 add
 
 GradReq request_of(uint32_t number) {
@@ -37,10 +39,30 @@ ContextGroups contexts_of(int dev_type, int dev_id, uint32_t count, const char**
   return contexts;
 }
 
+// MXNet's numbers: -1 none, 0 dense, 1 row_sparse, 2 csr.
+StorageType numbered_storage(std::string_view text, const std::string& name) {
+  if (text == "-1" || text == "0") return StorageType::dense;
+  if (text == "1") return StorageType::row_sparse;
+  if (text == "2") return StorageType::csr;
+  throw ValueError(fmt::format("[simple_bind] '{}': {} is no storage type", name, text));
+}
+
 BoundArray bound(void* handle) {
   if (!handle) return {};
-  const ArrayObject& object = array_of(handle);
+  ArrayObject& object = array_of(handle);
+  if (object.sparse) return {to_dense(object), object.context, object.sparse};
   return {dense_of(object, "[bind] an array"), object.context};
+}
+BoundArray bound_gradient(void* handle) {
+  BoundArray gradient = bound(handle);
+  if (gradient.sparse) gradient.array = dense_gradient(gradient.sparse);
+  return gradient;
+}
+
+// The storage that a variable was made for: variable(..., stype="csr").
+StorageType storage_of(const SymbolNode& variable) {
+  const auto text = variable.text_attrs.find("__storage_type__");
+  return text == variable.text_attrs.end() ? StorageType::dense : numbered_storage(text->second, variable.name);
 }
 
 // The arrays of a simple_bind. Parameters are those of an executor that shares them, data comes from a buffer whose
@@ -50,10 +72,13 @@ class Allocation {
   Allocation(const Symbol& symbol, const ContextGroups& contexts, const InferredArrays& inferred)
       : symbol_(symbol), contexts_(contexts), inferred_(inferred) {
     for (const SymbolNode* n : graph::topological_order(symbol.entries())) {
-      if (!is_operator(*n)) variables_.emplace(n->name, n);
+      if (is_operator(*n)) continue;
+      variables_.emplace(n->name, n);
+      storages[n->name] = storage_of(*n);
     }
   }
 
+  std::unordered_map<std::string, StorageType> storages;  // by variable
   std::unordered_set<std::string> shared_names;
   ExecutorObject* shared = nullptr;
   bool has_buffer = false;
@@ -66,15 +91,20 @@ class Allocation {
     for (size_t i = 0; i < names.size(); ++i) {
       const TensorMeta& meta = inferred_.arguments[i];
       const bool wants = requests[i] != GradReq::null;
+      const StorageType storage = storages[names[i]];
+      const StorageType of_gradient = storage == StorageType::row_sparse ? storage : StorageType::dense;
       if (shared_names.count(names[i]) != 0) {
         const size_t at = shared ? index_of(shared->symbol().list_arguments(), names[i]) : 0;
         const bool found = shared && at < shared->arrays().arguments.size();
         made.arguments.push_back(found ? checked(names[i], shared->arrays().arguments[at], meta)
-                                       : new_array(meta, context_of(names[i])));
+                                       : new_array(meta, context_of(names[i]), storage));
         BoundArray gradient;
         if (wants && found) gradient = shared->arrays().gradients[at];
-        if (wants && !gradient.array.defined()) gradient = new_array(meta, context_of(names[i]));
+        if (wants && !gradient.array.defined()) gradient = new_gradient(meta, context_of(names[i]), of_gradient);
         made.gradients.push_back(std::move(gradient));
+      } else if (storage != StorageType::dense) {
+        made.arguments.push_back(new_array(meta, context_of(names[i]), storage));
+        made.gradients.push_back(wants ? new_gradient(meta, context_of(names[i]), of_gradient) : BoundArray());
       } else {
         made.arguments.push_back(from_buffer(names[i], names[i], meta));
         made.gradients.push_back(wants ? from_buffer("grad of " + names[i], names[i], meta) : BoundArray());
@@ -141,15 +171,6 @@ std::vector<GradReq> requests_of(const std::vector<std::string>& arguments, uint
   return requests;
 }
 
-void refuse_sparse(uint32_t count, const char** names, const int* types) {
-  for (uint32_t i = 0; i < count; ++i) {
-    if (types[i] > 0) {
-      throw ValueError(
-          fmt::format("[simple_bind] '{}': an executor's arrays are dense, got a sparse storage type", names[i]));
-    }
-  }
-}
-
 DTypes named_dtypes(uint32_t count, const char** names, const int* numbers) {
   DTypes dtypes;
   for (uint32_t i = 0; i < count; ++i) {
@@ -173,7 +194,8 @@ int MXExecutorBindEX(SymbolHandle symbol_handle, int dev_type, int dev_id, uint3
     for (uint32_t i = 0; i < len; ++i) {
       arrays.arguments.push_back(bound(in_args[i]));
       const GradReq request = grad_req_type ? request_of(grad_req_type[i]) : GradReq::null;
-      arrays.gradients.push_back(arg_grad_store && request != GradReq::null ? bound(arg_grad_store[i]) : BoundArray());
+      const bool wants = arg_grad_store && request != GradReq::null;
+      arrays.gradients.push_back(wants ? bound_gradient(arg_grad_store[i]) : BoundArray());
       arrays.requests.push_back(request);
     }
     for (uint32_t i = 0; i < aux_states_len; ++i) arrays.states.push_back(bound(aux_states[i]));
@@ -197,11 +219,13 @@ int simple_bind(SymbolHandle symbol_handle, int dev_type, int dev_id, uint32_t n
                 NDArrayHandle** aux_states, ExecutorHandle shared_exec, ExecutorHandle* out) {
   return guard([&] {
     const Symbol& symbol = symbol_of(symbol_handle).symbol;
-    refuse_sparse(num_stypes, stype_names, stypes);
     const ContextGroups contexts = contexts_of(dev_type, dev_id, num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids);
     const InferredArrays inferred = infer_arrays(symbol, named_shapes(num_shapes, shape_names, shape_data, shape_idx),
                                                  named_dtypes(num_dtypes, dtype_names, dtypes));
     Allocation allocation(symbol, contexts, inferred);
+    for (uint32_t i = 0; i < num_stypes; ++i) {
+      allocation.storages[stype_names[i]] = numbered_storage(std::to_string(stypes[i]), stype_names[i]);
+    }
     for (uint32_t i = 0; i < num_shared_names; ++i) allocation.shared_names.insert(shared_names[i]);
     allocation.shared = static_cast<ExecutorObject*>(shared_exec);
     allocation.has_buffer = *buffer_len >= 0;

@@ -60,15 +60,8 @@ ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bin
 }
 
 NDArray in_memory_of(const NDArray& from, const Shape& shape) {
-  if (from.shape() == shape) return from.detach();
   const autograd::ModeScope mode(false, false);
-  const int64_t size = shape.size();
-  if (size > from.size()) {
-    throw ShapeError(
-        fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(), from.shape().str()));
-  }
-  const NDArray flat = from.detach().reshape(Shape(from.size()), no_site);
-  return (size == from.size() ? flat : flat.slice(0, size, no_site)).reshape(shape, no_site);
+  return first_elements(from.detach(), shape);
 }
 
 void ExecutorObject::bind_inputs() {
@@ -129,6 +122,10 @@ void ExecutorObject::bind_outputs(const std::vector<BoundArray>& before) {
 std::vector<const NDArray*> ExecutorObject::fresh_inputs() {
   std::vector<const NDArray*> arrays;
   for (Input& input : inputs_) {
+    if (input.bound->sparse) {
+      ArrayObject object(input.bound->sparse, input.bound->context);
+      copy_to(to_dense(object), input.bound->array);
+    }
     if (input.is_copy) copy_to(input.bound->array, input.leaf);
     arrays.push_back(&input.leaf);
   }
