@@ -81,12 +81,13 @@ struct WeightReport {
 // ValueError, with the report, for missing or extra names unless the options allow them, ShapeError and TypeError for
 // tensors that do not fit, ValueError for two tensors of one parameter and for rules that are no regular expressions or
 // do not suit their tensors.
-WeightReport load_weights(const Block& net, const NamedArrays& tensors, const WeightOptions& options = {});
+KAON_API WeightReport load_weights(const Block& net, const NamedArrays& tensors, const WeightOptions& options = {});
 // The same of a file of any kind that load_tensors() reads. Parameters without values take over the memory of their
 // tensors where these have some of their own: of a mapped file nothing is copied.
-WeightReport load_weights(const Block& net, const std::filesystem::path& file, const WeightOptions& options = {});
+KAON_API WeightReport load_weights(const Block& net, const std::filesystem::path& file,
+                                   const WeightOptions& options = {});
 // The report alone: changes nothing. Throws ValueError for rules as above.
-WeightReport match_weights(const Block& net, const NamedArrays& tensors, const WeightOptions& options = {});
+KAON_API WeightReport match_weights(const Block& net, const NamedArrays& tensors, const WeightOptions& options = {});
 
 }  // namespace gluon
 }  // namespace kaon

@@ -22,10 +22,11 @@ struct MxnetStatesOptions {
 // of updates, the learning rate where there is no scheduler. The pickle is read as data, no code runs. Blocks. Throws
 // IoError for a file that is none, or names classes other than MXNet's arrays and optimizers, and as
 // Trainer::load_states; then nothing is changed.
-void load_mxnet_states(Trainer& trainer, const std::filesystem::path& file, const MxnetStatesOptions& options = {});
+KAON_API void load_mxnet_states(Trainer& trainer, const std::filesystem::path& file,
+                                const MxnetStatesOptions& options = {});
 // The same as Trainer::set_states takes it.
-NamedArrays read_mxnet_states(const Trainer& trainer, std::string_view bytes, const std::string& source = "bytes",
-                              const MxnetStatesOptions& options = {});
+KAON_API NamedArrays read_mxnet_states(const Trainer& trainer, std::string_view bytes,
+                                       const std::string& source = "bytes", const MxnetStatesOptions& options = {});
 
 }  // namespace gluon
 }  // namespace kaon

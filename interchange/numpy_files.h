@@ -27,9 +27,9 @@ struct Header {
 // Format versions 1 to 3. The array lies in the mapped file, as those of safetensors::load() do; one in Fortran's order
 // or in the other byte order is copied. Blocks. Throws IoError, naming file and byte, for a file that is not what the
 // format says, is cut off or longer than its array, and for a dtype that Kaon lacks.
-NDArray load(const std::filesystem::path& file);
-NDArray load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
-Header read_header(const std::filesystem::path& file);  // any dtype of one item size; throws as load() does
+KAON_API NDArray load(const std::filesystem::path& file);
+KAON_API NDArray load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
+KAON_API Header read_header(const std::filesystem::path& file);  // any dtype of one item size; throws as load() does
 
 struct SaveOptions {
   int version = 1;             // 1 to 3; a header of more than 65535 bytes needs 2, which no array of Kaon's has
@@ -38,8 +38,8 @@ struct SaveOptions {
 
 // Writes the file atomically. Blocks until the array is computed. Throws IoError, ValueError for an undefined array and
 // options out of range.
-void save(const std::filesystem::path& file, const NDArray& array, const SaveOptions& options = {});
-std::string save_to_bytes(const NDArray& array, const SaveOptions& options = {});
+KAON_API void save(const std::filesystem::path& file, const NDArray& array, const SaveOptions& options = {});
+KAON_API std::string save_to_bytes(const NDArray& array, const SaveOptions& options = {});
 
 }  // namespace npy
 
@@ -54,9 +54,9 @@ struct LoadOptions {
 // and never by what a header alone promises. Blocks. Throws IoError, naming file and byte, as npy::load() does and for
 // archives that are no zip files, are encrypted, whose entries overlap or fail their checksum, and for arrays beyond
 // max_bytes.
-NamedArrays load(const std::filesystem::path& file, const LoadOptions& options = {});
-NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes",
-                            const LoadOptions& options = {});
+KAON_API NamedArrays load(const std::filesystem::path& file, const LoadOptions& options = {});
+KAON_API NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes",
+                                     const LoadOptions& options = {});
 
 struct SaveOptions {
   bool compress = false;  // deflate, as numpy.savez_compressed
@@ -64,8 +64,8 @@ struct SaveOptions {
 
 // Writes the file atomically, by zip64 where it is large. Blocks until the arrays are computed. Throws IoError,
 // ValueError for undefined arrays and names that are empty, longer than 65531 bytes or twice there.
-void save(const std::filesystem::path& file, const NamedArrays& arrays, const SaveOptions& options = {});
-std::string save_to_bytes(const NamedArrays& arrays, const SaveOptions& options = {});
+KAON_API void save(const std::filesystem::path& file, const NamedArrays& arrays, const SaveOptions& options = {});
+KAON_API std::string save_to_bytes(const NamedArrays& arrays, const SaveOptions& options = {});
 
 }  // namespace npz
 }  // namespace kaon

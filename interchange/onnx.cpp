@@ -4,11 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 #include <unordered_set>
 
+#include "kaon/gluon/internal/adopt_values.h"
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/autograd.h"
+#include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/interchange/onnx/convert/call.h"
 #include "kaon/interchange/onnx/convert/conversion.h"
 #include "kaon/interchange/onnx/format/model.h"
@@ -63,6 +67,34 @@ void add_weights(const std::vector<format::Node>& nodes, std::set<std::string>& 
   }
 }
 
+// Initializers that are scales of quantised tensors: what is made of them when a model is converted is no function of
+// them, so that they are constants.
+void add_scales(const std::vector<format::Node>& nodes, std::set<std::string>& to) {
+  for (const format::Node& n : nodes) {
+    if (!n.op_type.starts_with("QLinear") && !n.op_type.ends_with("quantizeLinear") && n.op_type != "QuantizeLinear") {
+      continue;
+    }
+    for (size_t i = 1; i < n.inputs.size(); ++i) to.insert(n.inputs[i]);
+  }
+}
+
+// The memory of initializers: which of them have some for themselves. Files may say otherwise.
+class OwnMemory {
+ public:
+  // Whether no tensor before was in these bytes.
+  bool add(format::Bytes bytes) {
+    const auto begin = reinterpret_cast<uintptr_t>(bytes.data()), end = begin + bytes.size();
+    const auto after = ranges_.lower_bound(begin);
+    if (after != ranges_.end() && after->first < end) return false;
+    if (after != ranges_.begin() && std::prev(after)->second > begin) return false;
+    ranges_.emplace(begin, end);
+    return true;
+  }
+
+ private:
+  std::map<uintptr_t, uintptr_t> ranges_;
+};
+
 void count_operators(const std::vector<format::Node>& nodes, const format::Model& model, Summary& summary) {
   for (const format::Node& n : nodes) {
     const std::string name = (n.domain.empty() ? "" : n.domain + ".") + n.op_type;
@@ -81,6 +113,35 @@ void count_operators(const std::vector<format::Node>& nodes, const format::Model
 }
 
 constexpr size_t kMaxPrograms = 16;
+constexpr int64_t kAnyRows = 0;  // in forms, which have no such first dimension where there are rows
+
+// The forms for another common first dimension. Throws ShapeError where the inputs have none.
+std::vector<InputForm> with_rows(std::vector<InputForm> forms, int64_t rows) {
+  std::optional<int64_t> common;
+  for (InputForm& form : forms) {
+    for (TensorMeta& m : form.arrays) {
+      if (m.shape.ndim() == 0 || (common && *common != m.shape[0])) {
+        throw ShapeError(fmt::format(
+            "[onnx] policy bucket: all inputs need the same number of rows, their first dimension; one has shape {}",
+            m.shape.str()));
+      }
+      common = m.shape[0];
+      m.shape[0] = rows;
+    }
+  }
+  return forms;
+}
+
+std::vector<size_t> places_of(const Program& program) {
+  std::vector<size_t> places;
+  for (const Symbol& variable : program.block_inputs) {
+    const auto& all = program.inputs;
+    const auto at =
+        std::find_if(all.begin(), all.end(), [&](const Symbol& i) { return i.entry().node == variable.entry().node; });
+    if (at != all.end()) places.push_back(size_t(at - all.begin()));
+  }
+  return places;
+}
 
 }  // namespace
 
@@ -94,9 +155,55 @@ struct Block::State {
     std::vector<InputForm> forms;
     std::shared_ptr<const Program> program;
     std::vector<size_t> places;  // of a program without steps: which arrays its block takes
+    bool any_rows = false;       // it holds for any first dimension of the arrays, which `forms` has as kAnyRows
+    bool is_direct = false;      // the block takes the model's inputs and gives its outputs
+    bool fits(const std::vector<NDArray>& arrays) const;
   };
+  Entry convert_for_any_rows(const std::vector<InputForm>& forms) const;
   std::vector<Entry> programs;  // the latest first
 };
+
+bool Block::State::Entry::fits(const std::vector<NDArray>& arrays) const {
+  return forms.size() == arrays.size() &&
+         std::equal(forms.begin(), forms.end(), arrays.begin(), [](const auto& f, const NDArray& x) {
+           return f.kind == convert::Value::Kind::tensor && f.arrays[0].dtype == x.dtype() &&
+                  f.arrays[0].shape == x.shape();
+         });
+}
+
+// Whether a program is nothing but its block.
+static bool is_direct(const Program& program, const std::vector<size_t>& places, size_t num_inputs) {
+  if (!program.block || !program.steps.empty() || places.size() != num_inputs) return false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] != i) return false;
+  }
+  return std::ranges::all_of(program.outputs, [](const convert::Value& v) {
+    return v.kind == convert::Value::Kind::tensor && !v.is_constant();
+  });
+}
+
+// Converts twice, for two numbers of rows that no model has as a dimension: the programs are the same where nothing
+// depends on the number.
+Block::State::Entry Block::State::convert_for_any_rows(const std::vector<InputForm>& forms) const {
+  constexpr int64_t some = 1009, others = 1013;
+  const auto convert = [&](int64_t rows) {
+    convert::Conversion conversion(model, parameters, constants, turned);
+    return std::shared_ptr<const Program>(conversion.convert(with_rows(forms, rows), nullptr));
+  };
+  const std::shared_ptr<const Program> program = convert(some), other = convert(others);
+  if (!program->block || !other->block) {
+    throw ValueError("[onnx] policy bucket: the model's outputs are constants");
+  }
+  try {
+    graph::check_trace(program->block->program(), other->block->program(), "the model");
+  } catch (const VerifyError& e) {
+    throw ShapeError(
+        fmt::format("[onnx] policy bucket needs a program that holds for any number of rows, but for {} rows and for "
+                    "{} it differs: {}",
+                    some, others, e.what()));
+  }
+  return {with_rows(forms, kAnyRows), program, places_of(*program), true};
+}
 
 Block::Block(const std::filesystem::path& file, const LoadOptions& options)
     : gluon::Block("onnx"), state_(std::make_shared<State>()) {
@@ -104,8 +211,10 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
   s.model = format::read_model(file);
   std::set<std::string> statistics;
   add_statistics(s.model.graph.nodes, statistics);
-  std::set<std::string> weights, others;
+  std::set<std::string> weights, others, scales;
   add_weights(s.model.graph.nodes, weights, others);
+  add_scales(s.model.graph.nodes, scales);
+  OwnMemory memory;
   for (const format::Tensor& t : s.model.graph.initializers) {
     if (t.type == format::ElementType::string) {
       s.constants[t.name] = convert::Value::text(t.strings, t.shape());
@@ -113,14 +222,19 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
     }
     const NDArray values = t.values();
     const auto dtype = format::dtype_of(t.type);
+    const bool is_turned = is_floating(*dtype) && values.ndim() == 2 && values.size() > 0 && weights.contains(t.name) &&
+                           !others.contains(t.name);
+    const NDArray own = is_turned ? nd.transpose(values) : values;
     // numbers without dimensions are attributes rather than weights
-    if (!options.trainable || !is_floating(*dtype) || values.ndim() == 0 || values.size() == 0) {
-      s.constants[t.name] = convert::Value::constant(values, t.type);
+    if (!options.trainable || !is_floating(*dtype) || values.ndim() == 0 || values.size() == 0 ||
+        scales.contains(t.name)) {
+      convert::Value& constant = s.constants[t.name] = convert::Value::constant(values, t.type);
+      if (is_turned) constant.turned = Symbol::constant(own);  // once for all programs
       continue;
     }
-    const bool is_turned = values.ndim() == 2 && weights.contains(t.name) && !others.contains(t.name);
-    const NDArray own = is_turned ? nd.transpose(values) : values;
     const gluon::Parameter p(t.name, own.shape(), {.dtype = *dtype, .differentiable = !statistics.contains(t.name)});
+    std::optional<gluon::detail::AdoptValues> adopts;
+    if (is_turned || memory.add(t.bytes)) adopts.emplace();
     p.set_data(own);
     if (is_turned) s.turned.insert(t.name);
     share_param(t.name, p);
@@ -234,21 +348,26 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
     values = std::move(trial);
     return true;
   };
-  auto entry = std::find_if(s.programs.begin(), s.programs.end(),
-                            [&](const State::Entry& e) { return e.forms == forms && is_ready(*e.program); });
+  const bool is_bucketed = is_active && node_->options.policy == PlanPolicy::bucket && !autograd::is_recording() &&
+                           !autograd::is_training() && !arrays.empty();
+  const std::vector<InputForm> wanted = is_bucketed ? with_rows(forms, kAnyRows) : forms;
+  auto entry = std::find_if(s.programs.begin(), s.programs.end(), [&](const State::Entry& e) {
+    return e.any_rows == is_bucketed && e.forms == wanted && is_ready(*e.program);
+  });
   if (entry != s.programs.end()) {
     std::rotate(s.programs.begin(), entry, entry + 1);
   } else {
-    convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
-    State::Entry made{forms, conversion.convert(forms, &arrays), {}};
+    State::Entry made;
+    if (is_bucketed) {
+      made = s.convert_for_any_rows(forms);
+    } else {
+      convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
+      made = {forms, conversion.convert(forms, &arrays), {}};
+      made.places = places_of(*made.program);
+      made.is_direct = is_direct(*made.program, made.places, inputs.size());
+    }
     if (!is_ready(*made.program))
       throw StateError("[onnx] the program depends on values that differ each time they are computed");
-    for (const Symbol& variable : made.program->block_inputs) {
-      const auto& all = made.program->inputs;
-      const auto at = std::find_if(all.begin(), all.end(),
-                                   [&](const Symbol& i) { return i.entry().node == variable.entry().node; });
-      if (at != all.end()) made.places.push_back(size_t(at - all.begin()));
-    }
     s.programs.insert(s.programs.begin(), std::move(made));
     if (s.programs.size() > kMaxPrograms) s.programs.pop_back();
   }
@@ -279,6 +398,13 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
 }
 
 std::vector<NDArray> Block::forward(const std::vector<NDArray>& inputs, std::source_location site) const {
+  // the call as before, which most are
+  if (const State& s = *state_; node_->active && node_->options.policy != PlanPolicy::bucket && !s.programs.empty()) {
+    const State::Entry& latest = s.programs.front();
+    if (latest.is_direct && latest.program->changes == node_->changes + 1 && latest.fits(inputs)) {
+      return latest.program->block->forward(inputs, site);
+    }
+  }
   std::vector<NDArray> arrays;
   const std::vector<Value> given(inputs.begin(), inputs.end());
   for (Value& v : run(given, site)) {

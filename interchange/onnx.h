@@ -47,8 +47,8 @@ struct Value {
 };
 
 struct LoadOptions {
-  // Initializers of floating numbers with dimensions are parameters, which can be trained. Else they are constants: no
-  // memory of their own where they lie in the file as Kaon holds them.
+  // Initializers of floating numbers with dimensions are parameters, which can be trained, with gradients. Else they
+  // are constants. Neither has memory of its own where it lies in the file as Kaon holds it.
   bool trainable = true;
 };
 
@@ -65,7 +65,7 @@ struct Summary {
 // A model as a block. It is converted at the first call with inputs of certain shapes and dtypes, and kept for the next
 // ones: every shape is known then, so that arithmetic on shapes costs nothing later and dimensions by name just work.
 // Hybridized, as it is from the start, a call is one submission. What it computes may depend on the values of inputs,
-// as where one is a shape or a condition: these values are read, which blocks, and other values are converted anew. An
+// as where one is a shape: these values are read, which blocks, and other values are converted anew. An
 // operator that is not supported throws ValueError at the call, with the node's name. A handle; thread safety: calls
 // from one thread at a time; several blocks may share their parameters.
 class Block : public gluon::Block {

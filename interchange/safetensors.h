@@ -35,12 +35,12 @@ struct Contents {
 // and byte, for a file that is not what the format says: a header of more than 100 MB, tensors that overlap, leave
 // holes or end beyond the file, names that are there twice, shapes that do not fit the bytes; for a dtype that Kaon
 // lacks; for an index that names a file outside of its folder or whose tensors are not in their files.
-Contents load(const std::filesystem::path& file);
+KAON_API Contents load(const std::filesystem::path& file);
 // The same of bytes, which are copied once; no index.
-Contents load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
+KAON_API Contents load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
 
 // What is in a file, without arrays. Throws as load() does, but for dtypes.
-std::vector<TensorInfo> list(const std::filesystem::path& file);
+KAON_API std::vector<TensorInfo> list(const std::filesystem::path& file);
 
 struct SaveOptions {
   std::map<std::string, std::string> metadata{};
@@ -55,8 +55,8 @@ struct SaveOptions {
 
 // Writes each file atomically, the index last. Blocks until the arrays are computed. Throws IoError, ValueError for
 // undefined arrays, names that are empty, twice there or "__metadata__", and options out of range.
-void save(const std::filesystem::path& file, const NamedArrays& arrays, const SaveOptions& options = {});
-std::string save_to_bytes(const NamedArrays& arrays, const SaveOptions& options = {});
+KAON_API void save(const std::filesystem::path& file, const NamedArrays& arrays, const SaveOptions& options = {});
+KAON_API std::string save_to_bytes(const NamedArrays& arrays, const SaveOptions& options = {});
 
 }  // namespace safetensors
 }  // namespace kaon

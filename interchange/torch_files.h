@@ -19,8 +19,8 @@ namespace torch_files {
 // its name, and nothing is called. Blocks. Throws IoError, naming file and byte, for what torch.save did not write, was
 // cut off or is of the format before 1.6, for tensors that reach beyond their storage, for dtypes that Kaon lacks,
 // sparse and quantized tensors, whole modules and TorchScript.
-NamedArrays load(const std::filesystem::path& file);
-NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
+KAON_API NamedArrays load(const std::filesystem::path& file);
+KAON_API NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
 
 }  // namespace torch_files
 }  // namespace kaon

@@ -22,10 +22,10 @@ struct Checks {
 
 // Sets the checks of the process; operators that are running may not see it. KAON_CHECK=nan,infinity,indices in the
 // environment does the same for a program as it is. Thread safety: any thread.
-void set_checks(const Checks& checks);
+KAON_API void set_checks(const Checks& checks);
 
 // The checks that are made. Throws ValueError where KAON_CHECK has another word, as operators do then. Thread safety:
 // any thread.
-Checks checks();
+KAON_API Checks checks();
 
 }  // namespace kaon

@@ -17,13 +17,13 @@ namespace dlpack {
 // Throws, and leaves the tensor to the caller: ValueError for null, for strides that are not row-major, for a tensor
 // that may not be written and for another major version than 1, TypeError for an element type that Kaon has not,
 // DeviceError for a device that Kaon has not.
-NDArray from(DLManagedTensor* tensor);
-NDArray from(DLManagedTensorVersioned* tensor);
+KAON_API NDArray from(DLManagedTensor* tensor);
+KAON_API NDArray from(DLManagedTensorVersioned* tensor);
 
 // Block until the values are there. The array's memory as a tensor, which keeps it alive until its consumer calls the
 // deleter; operations that are pushed in the meantime are not ordered with the consumer. Throw as wait_to_read() does.
-DLManagedTensor* to(const NDArray& array);
-DLManagedTensorVersioned* to_versioned(const NDArray& array);
+KAON_API DLManagedTensor* to(const NDArray& array);
+KAON_API DLManagedTensorVersioned* to_versioned(const NDArray& array);
 
 }  // namespace dlpack
 }  // namespace kaon

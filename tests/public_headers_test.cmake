@@ -3,7 +3,8 @@
 #   2. What is listed here as internal and reached, is.
 #   3. The headers that programs may include beside kaon.h are public, and kaon.h does not bring them.
 #   4. Headers that these reach are there, so that an installed copy is complete.
-#   5. All of them open the namespace with KAON_API, so that a shared library exports what they declare.
+#   5. All of them open the namespace with KAON_API, so that a shared library exports what they declare; functions have
+#      it themselves, for clang, but for kernels.
 # The same function looks at a small tree that breaks each rule, and must find that.
 cmake_minimum_required(VERSION 3.25)
 include(${ROOT}/cmake/KaonPublicHeaders.cmake)
@@ -13,6 +14,23 @@ set(max_lines 22500)
 set(reached_by_kaon "")          # internal headers that public ones include; a public header declares what it needs
 set(optional_reached_by_these "")  # headers that kaon.h leaves to programs, but brings
 set(reached_by_optional "")      # internal headers that these alone reach
+
+# The functions that a header declares at the beginning of a line, but neither exports nor defines there.
+function(unexported header result)
+  set(functions "")
+  file(READ ${header} text)
+  string(REPLACE ";" "" text "\n${text}")
+  string(REGEX REPLACE "\ntemplate[^\n]*(\n +[^\n]*|\ntemplate[^\n]*|\nrequires[^\n]*)*\n[^\n]*" "\n" text "${text}")
+  string(REGEX REPLACE "\n(inline|constexpr|friend|auto|KAON_|//)[^\n]*" "\n" text "${text}")
+  string(REGEX MATCHALL "\n[A-Za-z_][A-Za-z_0-9:<>,&* ]*[ &*][a-z_0-9]+\\(" declared "${text}")
+  foreach(start IN LISTS declared)
+    string(REGEX REPLACE ".*[ &*]([a-z_0-9]+)\\($" "\\1" name "${start}")
+    if(NOT name MATCHES "^run_")
+      list(APPEND functions ${name})
+    endif()
+  endforeach()
+  set(${result} "${functions}" PARENT_SCOPE)
+endfunction()
 
 # What is against the rules in the tree at `root`.
 function(look_at root result)
@@ -87,6 +105,10 @@ function(look_at root result)
       if(opened)
         list(APPEND complaints "${header} opens the namespace without KAON_API")
       endif()
+      unexported(${root}/${header} functions)
+      foreach(function IN LISTS functions)
+        list(APPEND complaints "${header} declares ${function} without KAON_API")
+      endforeach()
     endif()
   endforeach()
 
@@ -116,7 +138,7 @@ function(look_at_sample)
   file(WRITE ${sample}/ops/family/family.h "#include \"kaon/ops/family/operator.h\"\n")
   file(WRITE ${sample}/ops/family/operator.h "#include \"kaon/ops/op.h\"\n")
   file(WRITE ${sample}/ops/op.h "#include \"kaon/ops/nowhere.h\"\n")
-  file(WRITE ${sample}/gluon/nn/dense.h "namespace kaon::gluon {}")
+  file(WRITE ${sample}/gluon/nn/dense.h "namespace kaon::gluon {}\nint hidden_one(int x);\nvoid run_cpu(int);")
   file(WRITE ${sample}/gluon/data/internal/a.h "")
   file(WRITE ${sample}/asio.h "#include \"kaon/engine/room/other.h\"\n#include \"kaon/engine/room/new.h\"\n")
   file(WRITE ${sample}/engine/room/other.h "")
@@ -125,14 +147,15 @@ function(look_at_sample)
   look_at(${sample} found)
   file(REMOVE_RECURSE ${sample})
   set(expected
-    "kaon.h reaches 6 public headers, more than 5" "kaon.h reaches 12 lines, more than 10"
+    "kaon.h reaches 6 public headers, more than 5" "kaon.h reaches 14 lines, more than 10"
     "kaon.h reaches engine/room/a.h, which is internal" "kaon.h reaches ops/family/operator.h, which is internal"
     "kaon.h reaches gluon/data/internal/a.h, which is internal"
     "engine/room/gone.h is listed in this test, but kaon.h" "engine/room/optional.h is optional, but it is internal"
     "engine/engine.h is optional, but kaon.h brings it" "asio.h is listed in this test, but kaon.h does not bring it"
     "an optional header reaches engine/room/new.h, which is internal"
     "engine/room/ended.h is listed in this test, but no optional header" "ops/nowhere.h is included, but not there"
-    "gluon/nn/dense.h opens the namespace without KAON_API")
+    "gluon/nn/dense.h opens the namespace without KAON_API"
+    "gluon/nn/dense.h declares hidden_one without KAON_API")
   set(unseen ${expected})
   foreach(complaint IN LISTS expected)
     foreach(one IN LISTS found)

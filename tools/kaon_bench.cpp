@@ -44,7 +44,7 @@ Figures measure(const tools::Model& model, const std::vector<NDArray>& inputs, d
 int main(int argc, char** argv) {
   CLI::App app("Measures a net (ONNX, or symbol.json of MXNet or Kaon): latency of a call and items in a second.",
                "kaon-bench");
-  std::string file, params, dtype = "float32";
+  std::string file, params, dtype;
   std::vector<std::string> shapes;
   std::vector<int64_t> batches;
   std::vector<int> threads{int(std::max(1u, std::thread::hardware_concurrency()))};
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
                  "Its weights, of any kind; default: the file beside it with the name of an export");
   app.add_option("--shape", shapes, "The shape of each input, as data=1,3,224,224; of one input without its name")
       ->required();
-  app.add_option("--dtype", dtype, "Of the inputs")->capture_default_str();
+  app.add_option("--dtype", dtype, "Of the inputs; default: what an ONNX model says, else float32");
   app.add_option("--batch", batches, "First dimensions to measure, as 1,8,32; default: those of the shapes")
       ->delimiter(',');
   app.add_option("--threads", threads, "Numbers of threads to measure, as 1,2; default: as many as cores")
@@ -67,26 +67,20 @@ int main(int argc, char** argv) {
       Engine engine(EngineOptions{.threads = n});
       EngineScope scope(engine);
       tools::Model model = tools::open_model(file, params);
-      if (!model.is_onnx) {                           // which is hybridized as it comes
-        model.block.initialize(init::Uniform(0.07));  // what no file gives
-        model.block.hybridize({.static_alloc = true, .static_shape = true});
-      }
+      if (!model.is_onnx) model.block.initialize(init::Uniform(0.07));  // what no file gives
+      model.block.hybridize({.static_alloc = true, .static_shape = true});
+      const std::vector<Shape> given = model.parse_shapes(shapes);
       for (const int64_t batch : batches.empty() ? std::vector<int64_t>{0} : batches) {
-        std::vector<NDArray> inputs(model.inputs.size());
-        for (const std::string& text : shapes) {
-          auto [name, shape] = tools::parse_shape(text);
+        std::vector<NDArray> inputs;
+        for (size_t i = 0; i < given.size(); ++i) {
+          Shape shape = given[i];
+          if (shape.ndim() == 0) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
           if (batch > 0) shape[0] = batch;
-          const auto at = name.empty() ? model.inputs.begin() : std::ranges::find(model.inputs, name);
-          if (at == model.inputs.end()) throw ValueError(fmt::format("--shape: the net has no input '{}'", name));
-          inputs[size_t(at - model.inputs.begin())] = nd.ones(shape, {.dtype = tools::parse_dtype(dtype)});
-        }
-        for (size_t i = 0; i < inputs.size(); ++i) {
-          if (!inputs[i].defined()) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
+          inputs.push_back(nd.ones(shape, {.dtype = dtype.empty() ? model.dtypes[i] : tools::parse_dtype(dtype)}));
         }
         const Figures f = measure(model, inputs, seconds);
-        fmt::print("{:>8} {:>6} {:>12.3f} {:>12.3f} {:>12.1f} {:>8}\n", n,
-                   inputs.empty() || inputs[0].ndim() == 0 ? 1 : inputs[0].shape()[0], f.median_ms, f.p90_ms,
-                   f.per_second, f.calls);
+        fmt::print("{:>8} {:>6} {:>12.3f} {:>12.3f} {:>12.1f} {:>8}\n", n, inputs.empty() ? 1 : inputs[0].shape()[0],
+                   f.median_ms, f.p90_ms, f.per_second, f.calls);
       }
     }
   });

@@ -31,17 +31,11 @@ void convert_net(const Options& o) {
     throw ValueError(fmt::format("a net is written as <name>{} or .onnx, got '{}'", suffix, o.out));
   }
   tools::Model model = tools::open_model(o.in, {});
-  std::vector<Shape> shapes(model.inputs.size());
-  for (const std::string& text : o.shapes) {
-    const auto [name, shape] = tools::parse_shape(text);
-    const auto at = name.empty() ? model.inputs.begin() : std::ranges::find(model.inputs, name);
-    if (at == model.inputs.end()) throw ValueError(fmt::format("--shape: the net has no input '{}'", name));
-    shapes[size_t(at - model.inputs.begin())] = shape;
-  }
+  const std::vector<Shape> shapes = model.parse_shapes(o.shapes);
   std::vector<NDArray> zeros;
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (shapes[i].ndim() == 0) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
-    zeros.push_back(nd.zeros(shapes[i]));
+    zeros.push_back(nd.zeros(shapes[i], {.dtype = model.dtypes[i]}));
   }
   if (to_onnx) {
     model.block.hybridize();

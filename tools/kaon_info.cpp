@@ -5,6 +5,7 @@
 #include <map>
 
 #include "kaon/graph/symbol_picture.h"
+#include "kaon/interchange/onnx.h"
 #include "kaon/interchange/tensor_files.h"
 #include "kaon/tools/tool.h"
 
@@ -75,12 +76,24 @@ int main(int argc, char** argv) {
     print_tensors(summary, most ? most : size_t(-1));
     for (const std::string& problem : summary.problems) fmt::print("not supported: {}\n", problem);
     if (shapes.empty() && plot.empty()) return;
-    if (summary.kind != FileKind::mxnet_symbol) throw ValueError("--shape and --plot are for programs (symbol.json)");
-    const Symbol program = Symbol::load(file);
+    Symbol program;
     Shapes known;
-    for (const std::string& text : shapes) {
-      const auto [name, shape] = tools::parse_shape(text);
-      known[name.empty() ? program.list_inputs().at(0) : name] = shape;
+    if (summary.kind == FileKind::onnx) {  // whose operators are those for inputs of these shapes
+      const tools::Model model = tools::open_model(file, {});
+      const std::vector<Shape> given = model.parse_shapes(shapes);
+      for (size_t i = 0; i < given.size(); ++i) {
+        if (given[i].ndim() > 0) known[model.inputs[i]] = given[i];
+        else if (!shapes.empty()) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
+      }
+      program = onnx::load(file).specialize(shapes.empty() ? std::vector<Shape>() : given).program();
+    } else if (summary.kind == FileKind::mxnet_symbol) {
+      program = Symbol::load(file);
+      for (const std::string& text : shapes) {
+        const auto [name, shape] = tools::parse_shape(text);
+        known[name.empty() ? program.list_inputs().at(0) : name] = shape;
+      }
+    } else {
+      throw ValueError("--shape and --plot are for nets (.onnx and symbol.json)");
     }
     if (!shapes.empty()) fmt::print("{}", print_summary(program, known));
     if (!plot.empty()) fmt::print("wrote {}\n", plot_network(program, plot, {.shapes = known, .title = file}).string());

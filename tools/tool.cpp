@@ -60,9 +60,12 @@ Model open_model(const fs::path& file, const fs::path& params) {
   if (kind == FileKind::onnx) {
     if (!params.empty()) throw ValueError("--params: an ONNX model has its own");
     const onnx::Block block = onnx::load(file, {.trainable = false});
-    Model model{.block = block, .forward = {}, .inputs = {}, .outputs = {}, .is_onnx = true};
+    Model model{.block = block, .forward = {}, .inputs = {}, .outputs = {}, .dtypes = {}, .is_onnx = true};
     model.forward = [block](const std::vector<NDArray>& inputs) { return block.forward(inputs); };
-    for (const onnx::ValueInfo& value : block.inputs()) model.inputs.push_back(value.name);
+    for (const onnx::ValueInfo& value : block.inputs()) {
+      model.inputs.push_back(value.name);
+      model.dtypes.push_back(value.dtype);
+    }
     for (const onnx::ValueInfo& value : block.outputs()) model.outputs.push_back(value.name);
     return model;
   }
@@ -84,7 +87,11 @@ Model open_model(const fs::path& file, const fs::path& params) {
     inputs.push_back(name);
   }
   const auto model_of = [&](const gluon::SymbolBlock& block) {
-    Model model{.block = block, .forward = {}, .inputs = inputs, .outputs = program.list_outputs()};
+    Model model{.block = block,
+                .forward = {},
+                .inputs = inputs,
+                .outputs = program.list_outputs(),
+                .dtypes = std::vector<DType>(inputs.size(), DType::float32)};
     model.forward = [block](const std::vector<NDArray>& arrays) { return block.forward(arrays); };
     return model;
   };
@@ -93,6 +100,17 @@ Model open_model(const fs::path& file, const fs::path& params) {
   gluon::load_weights(block, tensors,
                       {.ignore_extra = true, .cast_dtype = true, .dtype_source = gluon::DTypeSource::saved});
   return model_of(block);
+}
+
+std::vector<Shape> Model::parse_shapes(const std::vector<std::string>& texts) const {
+  std::vector<Shape> shapes(inputs.size());
+  for (const std::string& text : texts) {
+    const auto [name, shape] = parse_shape(text);
+    const auto at = name.empty() ? inputs.begin() : std::ranges::find(inputs, name);
+    if (at == inputs.end()) throw ValueError(fmt::format("--shape: the net has no input '{}'", name));
+    shapes[size_t(at - inputs.begin())] = shape;
+  }
+  return shapes;
 }
 
 std::pair<std::string, Shape> parse_shape(const std::string& text) {

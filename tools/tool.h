@@ -23,7 +23,11 @@ struct Model {
   gluon::Block block;
   std::function<std::vector<NDArray>(const std::vector<NDArray>&)> forward;
   std::vector<std::string> inputs, outputs;
+  std::vector<DType> dtypes;  // of the inputs, where the file says them; else float32
   bool is_onnx = false;
+  // Of "data=1,3", or of the only input without its name, by input; shapes without dimensions for those not given.
+  // Throws ValueError for a name that is no input.
+  std::vector<Shape> parse_shapes(const std::vector<std::string>& texts) const;
 };
 // Opens an ONNX model, or a program of MXNet's (symbol.json). `params`, of the latter alone: its weights, of any kind;
 // empty: the file beside it that is called as export_model names it, the one of the last epoch. Inputs are the

@@ -20,7 +20,7 @@ namespace gluon::data::text {
 using TokenCounts = std::map<std::string, int64_t>;
 
 // Of the tokens between two delimiters, of which nothing is counted.
-TokenCounts count_tokens_from_str(std::string_view text, char token_delim = ' ', char seq_delim = '\n');
+KAON_API TokenCounts count_tokens_from_str(std::string_view text, char token_delim = ' ', char seq_delim = '\n');
 
 struct VocabularyOptions {
   std::optional<int64_t> most_freq_count{};  // as many counted tokens at most

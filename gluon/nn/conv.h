@@ -29,7 +29,7 @@ namespace detail {
 KAON_API Shape window(const Shape& given, int axes, int64_t least, const char* what);
 
 // Throws ValueError unless channels is positive and `groups` divides both numbers.
-void check_groups(int64_t channels, int groups, int64_t in_channels);
+KAON_API void check_groups(int64_t channels, int groups, int64_t in_channels);
 
 // `given`, if it is a layout of images with `axes` spatial axes. Throws ValueError naming `what` otherwise.
 KAON_API std::optional<ConvLayout> layout(std::optional<ConvLayout> given, int axes, const char* what);

@@ -69,7 +69,7 @@ KAON_API gluon::SymbolBlock convert_hybrid_block(const gluon::Block& net, const 
 
 namespace detail {
 // Of the state of a scale: a copy, which later steps do not change.
-NDArray scale_of(const NDArray& state, DType dtype);
+KAON_API NDArray scale_of(const NDArray& state, DType dtype);
 }  // namespace detail
 
 }  // namespace amp

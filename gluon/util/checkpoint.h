@@ -21,8 +21,8 @@ namespace gluon {
 // {.exact = true} and as far as plans are the same. Blocks until the values are computed. Throws IoError, StateError
 // for a parameter without values, ValueError for names that are there twice and for a trainer that changes a parameter
 // which is neither the net's nor named in `more`, and the failure of a value.
-void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
-                     const NamedArrays& more = {});
+KAON_API void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
+                              const NamedArrays& more = {});
 
 // A checkpoint that is being written. A handle: copies are the same one. Thread safety: any thread.
 class CheckpointSave {
@@ -65,14 +65,14 @@ inline CheckpointSave::Awaiter CheckpointSave::operator co_await() const { retur
 // Until the file is written, the copies take as much memory as it. Checkpoints of one file are written in the order of
 // the calls. A program that ends without wait() still writes them, and does not hear of a failure. Throws as
 // save_checkpoint() does for what it checks at the call.
-CheckpointSave save_checkpoint_async(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
-                                     const NamedArrays& more = {});
+KAON_API CheckpointSave save_checkpoint_async(const std::filesystem::path& file, const Block& net,
+                                              const Trainer& trainer, const NamedArrays& more = {});
 
 // Reads such a file into a net and a trainer that are made alike, and returns `more`. Blocks. Throws as
 // Block::load_parameters and Trainer::load_states do, ValueError for a file that is no checkpoint, and IoError for an
 // array that differs from its checksum; then nothing is changed. Files without checksums, of earlier versions, are
 // read.
-NamedArrays load_checkpoint(const std::filesystem::path& file, Block& net, Trainer& trainer);
+KAON_API NamedArrays load_checkpoint(const std::filesystem::path& file, Block& net, Trainer& trainer);
 
 }  // namespace gluon
 }  // namespace kaon

@@ -11,7 +11,7 @@ void learn(const op::FullyConnected& o, ShapeFacts& f) {
   f.has_ndim(weight, 2);
   f.is(weight, 0, o.num_hidden);
   if (!o.no_bias) f.is(f.in(2), Shape(o.num_hidden));
-  const int n = data.ndim(), kept = o.flatten && n > 1 ? 1 : n - 1;
+  const int n = data.ndim(), kept = o.flatten ? 1 : n - 1;
   f.has_ndim(out, kept + 1);
   for (int i = 0; i < kept; ++i) f.same(data, i, out, i);
   f.is(out, kept, o.num_hidden);

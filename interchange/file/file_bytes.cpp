@@ -138,8 +138,13 @@ NDArray FileBytes::array(uint64_t at, const Shape& shape, DType dtype, std::stri
       *b = 1;
   }
   node_->give(at, at + bytes);
-  return NDArray::from_blob(
-      data, shape, dtype, [node = node_, at, bytes] { node->take_back(at, at + bytes); }, cpu());
+  return over_mapping(data, shape, dtype, [node = node_, at, bytes] { node->take_back(at, at + bytes); });
+}
+
+NDArray over_mapping(void* data, const Shape& shape, DType dtype, std::function<void()> release) {
+  NDArray array = NDArray::from_blob(data, shape, dtype, std::move(release), cpu());
+  array.node().buffer->is_programs.store(false, std::memory_order_relaxed);
+  return array;
 }
 
 uint64_t bytes_of(const FileBytes& file, uint64_t at, const Shape& shape, DType dtype) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -60,6 +61,11 @@ class FileBytes {
 // The number of bytes of an array; throws IoError, as fail() at `at` does, for a dimension below 0 and where they are
 // 2^63 or more, also were dimensions of 0 left out.
 uint64_t bytes_of(const FileBytes& file, uint64_t at, const Shape& shape, DType dtype);
+
+// An array over a part of a private mapping: unlike other memory of the program's it changes by operators alone, so
+// that plans keep what they make of it, such as weights in the layout of a kernel. `release`: called when nobody uses
+// it.
+NDArray over_mapping(void* data, const Shape& shape, DType dtype, std::function<void()> release);
 
 // Part of an array's memory under another shape and dtype: shares memory and order with it. The bytes must be inside
 // of the array and aligned for the dtype.

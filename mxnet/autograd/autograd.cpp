@@ -6,6 +6,7 @@
 #include "kaon/graph/ir/history.h"
 #include "kaon/graph/ir/tape.h"
 #include "kaon/mxnet/c_api.h"
+#include "kaon/mxnet/call/inputs.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/returned.h"
 #include "kaon/mxnet/handle/sparse_array.h"
@@ -52,15 +53,14 @@ void mark(ArrayObject& variable, GradReq req, ArrayObject& gradient) {
   const autograd::ModeScope mode(false, autograd::is_training());
   NDArray array = variable.array;
   if (variable.sparse) {
-    variable.sparse->recorded = NDArray();
-    if (req == GradReq::null) return;
-    array = variable.sparse->recorded = to_dense(variable);
+    if (req == GradReq::null) return end_recorded(*variable.sparse);
+    array = begin_recorded(variable);
   }
   if (!gradient.sparse || req == GradReq::null) {
     array.attach_grad(req, gradient.array);
     return;
   }
-  array.attach_grad(req, dense_gradient(*gradient.sparse));
+  array.attach_grad(req, dense_gradient(gradient.sparse));
   autograd::history_of(array)->kept = gradient.sparse;
 }
 
@@ -70,14 +70,15 @@ const NDArray& recorded_array(NDArrayHandle handle) {
   return object.sparse ? object.sparse->recorded : object.array;
 }
 
-// Head gradients in the dtypes and on the devices of the heads; ones where none is given.
+// Head gradients in the dtypes and on the devices of the heads; ones where none is given. MXNet does not compare
+// shapes: a larger array counts with its first elements.
 std::vector<NDArray> head_gradients(const std::vector<NDArray>& heads, NDArrayHandle* given) {
   std::vector<NDArray> gradients;
   if (!given) return gradients;
   for (size_t i = 0; i < heads.size(); ++i) {
     NDArray g = given[i] ? to_dense(array_of(given[i])) : NDArray();
     if (g.defined() && g.dtype() != heads[i].dtype()) g = g.astype(heads[i].dtype(), no_site);
-    if (g.defined()) g = g.as_in_context(heads[i].device(), no_site);
+    if (g.defined()) g = first_elements(g.as_in_context(heads[i].device(), no_site), heads[i].shape());
     gradients.push_back(std::move(g));
   }
   return gradients;

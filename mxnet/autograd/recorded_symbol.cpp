@@ -21,6 +21,27 @@ using autograd::History;
 using autograd::TapeNode;
 using graph::SymbolNode;
 
+// A recorded call that is none of an operator: of a CachedOp, or of a function of the program. It is shown, not run.
+struct RecordedCall {
+  int inputs = 0, outputs = 0;
+  static constexpr OpTraits traits{.name = "_CachedOp", .variadic = true};
+  static constexpr void fields(auto field) {
+    field("inputs", &RecordedCall::inputs);
+    field("outputs", &RecordedCall::outputs);
+  }
+  static const OpDef def;
+  int num_inputs() const { return inputs; }
+  int num_outputs() const { return outputs; }
+  void infer(InferContext&) const { refuse(); }
+  void compose(ComposeContext&) const { refuse(); }
+  [[noreturn]] static void refuse() {
+    throw ValueError(
+        "[get_symbol] a recorded call of a whole program is shown, not run: hybridize with an inline_limit of as many "
+        "operators as it has");
+  }
+};
+constinit const OpDef RecordedCall::def = make_op_def<RecordedCall>();
+
 // The calls that `last` depends on, in the order of their recording.
 std::vector<const TapeNode*> calls_up_to(const TapeNode* last) {
   std::vector<const TapeNode*> calls{last};
@@ -39,13 +60,12 @@ std::vector<const TapeNode*> calls_up_to(const TapeNode* last) {
 class Recording {
  public:
   void add(const TapeNode& call) {
-    const graph::GradFunction::Operator op = call.function->recorded_operator();
-    if (!op.def) {
-      throw ValueError(fmt::format("[get_symbol] the recorded call of {} is not one of an operator", call.name));
-    }
     if (call.released) {
       throw StateError(fmt::format("[get_symbol] a backward has freed the recorded call of {}", call.name));
     }
+    graph::GradFunction::Operator op = call.function->recorded_operator();
+    const RecordedCall whole{int(call.inputs.size()), int(call.heads.size())};
+    if (!op.def) op = {.def = &RecordedCall::def, .attrs = &whole};
     auto node = graph::make_node(op.def, fmt::format("node_{}", nodes_.size()));
     node->attrs = ops::Attributes(*op.def, op.attrs);
     node->outputs.resize(size_t(op.def->num_outputs(op.attrs)));

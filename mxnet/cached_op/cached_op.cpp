@@ -1,7 +1,7 @@
 // CachedOp: a symbol that is called like an operator, which hybridized blocks do.
 #include <fmt/format.h>
 
-#include <atomic>
+#include <algorithm>
 
 #include "kaon/graph/autograd.h"
 #include "kaon/mxnet/c_api.h"
@@ -18,9 +18,22 @@ using namespace kaon::mxnet;
 
 namespace {
 
+struct Flags {
+  HybridizeOptions options;
+  int64_t inline_limit = 0;
+};
+
+int64_t count_operators(const Symbol& symbol) {
+  return std::ranges::count_if(graph::topological_order(symbol.entries()),
+                               [](const SymbolNode* n) { return is_operator(*n); });
+}
+
 struct CachedOpObject : Counted<CachedOpObject> {
-  CachedOpObject(const Symbol& symbol, const HybridizeOptions& options) : program(symbol, options, "CachedOp") {}
+  CachedOpObject(const Symbol& symbol, const Flags& flags)
+      : program(symbol, flags.options, "CachedOp"),
+        is_inlined(!flags.options.static_alloc && count_operators(program.symbol()) <= flags.inline_limit) {}
   Program program;
+  const bool is_inlined;  // its operators are recorded one by one, in place of the whole
   CachedOpMonitorCallback hook = nullptr;
   bool hook_all = false;
 };
@@ -38,15 +51,18 @@ bool flag(const char* key, const char* value) {
   return on;
 }
 
-// The others (data_indices, inline_limit ...) say how MXNet schedules.
-HybridizeOptions options_of(int count, const char** keys, const char** values) {
-  HybridizeOptions options;
+// The others (data_indices, forward_bulk_size ...) say how MXNet schedules.
+Flags flags_of(int count, const char** keys, const char** values) {
+  Flags flags;
   for (int i = 0; i < count; ++i) {
     const std::string_view key = keys[i];
-    if (key == "static_alloc") options.static_alloc = flag(keys[i], values[i]);
-    if (key == "static_shape") options.static_shape = flag(keys[i], values[i]);
+    if (key == "static_alloc") flags.options.static_alloc = flag(keys[i], values[i]);
+    if (key == "static_shape") flags.options.static_shape = flag(keys[i], values[i]);
+    if (key == "inline_limit" && !ops::from_text(std::string_view(values[i]), flags.inline_limit)) {
+      throw ValueError(fmt::format("[CachedOp] expected a number as inline_limit, got '{}'", values[i]));
+    }
   }
-  return options;
+  return flags;
 }
 
 std::vector<NDArray> run(CachedOpObject& op, std::span<const NDArray* const> inputs, Context context) {
@@ -58,14 +74,28 @@ std::vector<NDArray> run(CachedOpObject& op, std::span<const NDArray* const> inp
   std::vector<NDArray> results(program.num_outputs());
   const DeviceScope scope(context.device());
   const std::vector<TensorMeta> metas = metas_of(inputs);
-  if (!op.hook) {
+  if (!op.hook && !(op.is_inlined && autograd::is_recording())) {
     program.graph_for(metas)->call(inputs, results, no_site);
     return results;
   }
-  const auto call = [&](const MonitoredArray& a) { op.hook(a.name.c_str(), a.node.op_name.c_str(), a.handle); };
-  run_nodes(program.symbol_for(metas), program.input_names(), inputs, results,
-            monitor_of(call, op.hook_all, false, context));
+  NodeMonitor monitor;
+  if (op.hook) {
+    const auto call = [&](const MonitoredArray& a) { op.hook(a.name.c_str(), a.node.op_name.c_str(), a.handle); };
+    monitor = monitor_of(call, op.hook_all, false, context);
+  }
+  run_nodes(program.symbol_for(metas), program.input_names(), inputs, results, monitor);
   return results;
+}
+
+// A plan reads dense arrays: those that stand for the sparse ones among `given`.
+std::vector<ArrayObject> dense_ones(std::span<ArrayObject*> given) {
+  std::vector<ArrayObject> made;
+  if (std::ranges::none_of(given, [](const ArrayObject* x) { return x->sparse != nullptr; })) return made;
+  made.reserve(given.size());
+  for (ArrayObject*& object : given) {
+    if (object->sparse) object = &made.emplace_back(to_dense(*object), object->context);
+  }
+  return made;
 }
 
 void return_results(std::vector<NDArray> results, Context context, int* num_outputs, NDArrayHandle** outputs) {
@@ -81,7 +111,7 @@ void return_results(std::vector<NDArray> results, Context context, int* num_outp
 }  // namespace
 
 int MXCreateCachedOpEx(SymbolHandle handle, int num_flags, const char** keys, const char** vals, CachedOpHandle* out) {
-  return guard([&] { *out = new CachedOpObject(symbol_of(handle).symbol, options_of(num_flags, keys, vals)); });
+  return guard([&] { *out = new CachedOpObject(symbol_of(handle).symbol, flags_of(num_flags, keys, vals)); });
 }
 
 int MXFreeCachedOp(CachedOpHandle handle) {
@@ -99,7 +129,8 @@ int MXCachedOpRegisterOpHook(CachedOpHandle handle, CachedOpMonitorCallback call
 int MXInvokeCachedOpEx(CachedOpHandle handle, int num_inputs, NDArrayHandle* inputs, int* num_outputs,
                        NDArrayHandle** outputs, const int** out_stypes) {
   return guard([&] {
-    const std::vector<ArrayObject*> given = arrays_of(inputs, num_inputs);
+    std::vector<ArrayObject*> given = arrays_of(inputs, num_inputs);
+    const std::vector<ArrayObject> made = dense_ones(given);
     const Context context = context_of_call({}, given, {});
     const Inputs arrays(given, context);
     std::vector<NDArray> results = run(cached_op_of(handle), arrays.arrays(), context);

@@ -35,6 +35,17 @@ NDArray in_this_process(const NDArray& array) {
   return own;
 }
 
+NDArray first_elements(const NDArray& from, const Shape& shape) {
+  if (from.shape() == shape) return from;
+  const int64_t size = shape.size();
+  if (size > from.size()) {
+    throw ShapeError(
+        fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(), from.shape().str()));
+  }
+  const NDArray flat = from.reshape(Shape(from.size()), no_site);
+  return (size == from.size() ? flat : flat.slice(0, size, no_site)).reshape(shape, no_site);
+}
+
 Inputs::Inputs(std::span<ArrayObject* const> given, Context context) {
   arrays_.reserve(given.size());
   copies_.reserve(given.size());

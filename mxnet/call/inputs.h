@@ -17,6 +17,9 @@ Context context_of_call(Texts texts, std::span<ArrayObject* const> inputs, std::
 // a one. Throws StateError where the parent had not finished it.
 NDArray in_this_process(const NDArray& array);
 
+// The first elements of `from` in this shape, on the same memory. Throws ShapeError where it has fewer.
+NDArray first_elements(const NDArray& from, const Shape& shape);
+
 class Inputs {
  public:
   // cpu(0) and cpu(1) are both the host's memory: inputs on several of these are copied to `context`, and the copy is

@@ -71,44 +71,20 @@ Shapes named_shapes(uint32_t count, const char** names, const Int* data, const u
 template Shapes named_shapes(uint32_t, const char**, const int*, const uint32_t*);
 template Shapes named_shapes(uint32_t, const char**, const int64_t*, const uint32_t*);
 
-BoundArray new_array(const TensorMeta& meta, Context context) {
+BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage) {
   const autograd::ModeScope mode(false, false);
   const DeviceScope scope(context.device());
-  return {nd.zeros(meta.shape, {.dtype = meta.dtype}), context};
-}
-
-BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage) {
-  BoundArray made = new_array(meta, context);
+  BoundArray made{nd.zeros(meta.shape, {.dtype = meta.dtype}), context};
   if (storage != ops::StorageType::dense) {
     made.sparse = nothing_stored(storage, meta.shape, meta.dtype, context.device());
   }
   return made;
 }
 
-BoundArray bound_array(ArrayObject& object) {
-  if (!object.sparse) return {dense_of(object, "[bind] an array"), object.context};
-  const autograd::ModeScope mode(false, false);
-  return {nd.identity(In<NDArray>(to_dense(object).detach(), no_site)), object.context, object.sparse};
-}
-
-BoundArray bound_gradient(ArrayObject& object) {
-  if (!object.sparse) return bound_array(object);
-  return {dense_gradient(*object.sparse), object.context, object.sparse};
-}
-
-void* new_handle(const BoundArray& array) {
-  return array.sparse ? new ArrayObject(array.sparse, array.context) : new_handle(array.array, array.context);
-}
-
-void read_sparse(BoundArray& array) {
-  const autograd::ModeScope mode(false, false);
-  ArrayObject object(array.sparse, array.context);
-  array.array.assign(Arg<NDArray>(to_dense(object).detach(), no_site));
-}
-
-void write_sparse(BoundArray& array) {
-  const autograd::ModeScope mode(false, false);
-  assign(*array.sparse, array.array);
+BoundArray new_gradient(const TensorMeta& meta, Context context, ops::StorageType storage) {
+  BoundArray made = new_array(meta, context, storage);
+  if (made.sparse) made.array = dense_gradient(made.sparse);
+  return made;
 }
 
 ReturnedArrays& return_arrays(const Bindings& arrays) {
@@ -117,7 +93,9 @@ ReturnedArrays& return_arrays(const Bindings& arrays) {
     handles.clear();
     handles.reserve(from.size() + 1);
     for (const BoundArray& a : from) {
-      handles.push_back(a.array.defined() ? new_handle(a) : nullptr);
+      handles.push_back(a.sparse            ? new ArrayObject(a.sparse, a.context)
+                        : a.array.defined() ? new_handle(a.array, a.context)
+                                            : nullptr);
     }
     handles.push_back(nullptr);  // so that an empty list has an address too
   };

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kaon/mxnet/executor/executor.h"
-#include "kaon/mxnet/handle/sparse_array.h"
 
 namespace kaon::mxnet {
 
@@ -20,18 +19,10 @@ InferredArrays infer_arrays(const Symbol& symbol, const Shapes& shapes, const DT
 template <class Int>
 Shapes named_shapes(uint32_t count, const char** names, const Int* data, const uint32_t* starts);
 
-BoundArray new_array(const TensorMeta& meta, Context context);
-// A new one that stores nothing; for dense storage the same as above.
-BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage);
-
-// A program's array, and one that takes a gradient. Throw ValueError where it holds nothing.
-BoundArray bound_array(ArrayObject& object);
-BoundArray bound_gradient(ArrayObject& object);
-void* new_handle(const BoundArray& array);
-
-// Of a sparse array: the dense one gets its values, and the other way round. Both block.
-void read_sparse(BoundArray& array);
-void write_sparse(BoundArray& array);
+// Of zeros, none of which a sparse array stores.
+BoundArray new_array(const TensorMeta& meta, Context context, ops::StorageType storage = ops::StorageType::dense);
+// The same as a gradient.
+BoundArray new_gradient(const TensorMeta& meta, Context context, ops::StorageType storage);
 
 // Gives out handles of its arrays, for lists that are valid together; null for an undefined gradient.
 struct ReturnedArrays {

@@ -14,6 +14,8 @@ using namespace kaon::mxnet;
 
 namespace {
 
+using ops::StorageType;
+
 constexpr uint32_t write_inplace = 2;  // MXNet's numbers: 0 null, 1 write, 2 write in place, 3 add
 
 GradReq request_of(uint32_t number) {
@@ -37,14 +39,30 @@ ContextGroups contexts_of(int dev_type, int dev_id, uint32_t count, const char**
   return contexts;
 }
 
-using BindFunction = BoundArray (*)(ArrayObject&);
-BoundArray bound(void* handle, BindFunction bind = bound_array) {
-  return handle ? bind(array_of(handle)) : BoundArray();
+// MXNet's numbers: -1 none, 0 dense, 1 row_sparse, 2 csr.
+StorageType numbered_storage(std::string_view text, const std::string& name) {
+  if (text == "-1" || text == "0") return StorageType::dense;
+  if (text == "1") return StorageType::row_sparse;
+  if (text == "2") return StorageType::csr;
+  throw ValueError(fmt::format("[simple_bind] '{}': {} is no storage type", name, text));
 }
 
-ops::StorageType storage_of(const std::string& variable, int number) {
-  if (number >= 0 && number <= int(ops::StorageType::csr)) return ops::StorageType(number);
-  throw ValueError(fmt::format("[simple_bind] '{}': {} is no storage type", variable, number));
+BoundArray bound(void* handle) {
+  if (!handle) return {};
+  ArrayObject& object = array_of(handle);
+  if (object.sparse) return {to_dense(object), object.context, object.sparse};
+  return {dense_of(object, "[bind] an array"), object.context};
+}
+BoundArray bound_gradient(void* handle) {
+  BoundArray gradient = bound(handle);
+  if (gradient.sparse) gradient.array = dense_gradient(gradient.sparse);
+  return gradient;
+}
+
+// The storage that a variable was made for: variable(..., stype="csr").
+StorageType storage_of(const SymbolNode& variable) {
+  const auto text = variable.text_attrs.find("__storage_type__");
+  return text == variable.text_attrs.end() ? StorageType::dense : numbered_storage(text->second, variable.name);
 }
 
 // The arrays of a simple_bind. Parameters are those of an executor that shares them, data comes from a buffer whose
@@ -54,15 +72,17 @@ class Allocation {
   Allocation(const Symbol& symbol, const ContextGroups& contexts, const InferredArrays& inferred)
       : symbol_(symbol), contexts_(contexts), inferred_(inferred) {
     for (const SymbolNode* n : graph::topological_order(symbol.entries())) {
-      if (!is_operator(*n)) variables_.emplace(n->name, n);
+      if (is_operator(*n)) continue;
+      variables_.emplace(n->name, n);
+      storages[n->name] = storage_of(*n);
     }
   }
 
+  std::unordered_map<std::string, StorageType> storages;  // by variable
   std::unordered_set<std::string> shared_names;
   ExecutorObject* shared = nullptr;
   bool has_buffer = false;
   std::map<std::string, BoundArray> buffer;
-  std::map<std::string, ops::StorageType> storage;  // of variables; the others are as their attribute says
 
   Bindings make(const std::vector<GradReq>& requests) {
     Bindings made;
@@ -71,18 +91,20 @@ class Allocation {
     for (size_t i = 0; i < names.size(); ++i) {
       const TensorMeta& meta = inferred_.arguments[i];
       const bool wants = requests[i] != GradReq::null;
-      if (const ops::StorageType kind = storage_kind(names[i]); kind != ops::StorageType::dense) {
-        made.arguments.push_back(new_array(meta, context_of(names[i]), kind));
-        made.gradients.push_back(wants ? new_gradient(meta, context_of(names[i]), kind) : BoundArray());
-      } else if (shared_names.count(names[i]) != 0) {
+      const StorageType storage = storages[names[i]];
+      const StorageType of_gradient = storage == StorageType::row_sparse ? storage : StorageType::dense;
+      if (shared_names.count(names[i]) != 0) {
         const size_t at = shared ? index_of(shared->symbol().list_arguments(), names[i]) : 0;
         const bool found = shared && at < shared->arrays().arguments.size();
         made.arguments.push_back(found ? checked(names[i], shared->arrays().arguments[at], meta)
-                                       : new_array(meta, context_of(names[i])));
+                                       : new_array(meta, context_of(names[i]), storage));
         BoundArray gradient;
         if (wants && found) gradient = shared->arrays().gradients[at];
-        if (wants && !gradient.array.defined()) gradient = new_array(meta, context_of(names[i]));
+        if (wants && !gradient.array.defined()) gradient = new_gradient(meta, context_of(names[i]), of_gradient);
         made.gradients.push_back(std::move(gradient));
+      } else if (storage != StorageType::dense) {
+        made.arguments.push_back(new_array(meta, context_of(names[i]), storage));
+        made.gradients.push_back(wants ? new_gradient(meta, context_of(names[i]), of_gradient) : BoundArray());
       } else {
         made.arguments.push_back(from_buffer(names[i], names[i], meta));
         made.gradients.push_back(wants ? from_buffer("grad of " + names[i], names[i], meta) : BoundArray());
@@ -105,21 +127,6 @@ class Allocation {
   Context context_of(const std::string& variable) const {
     const auto it = variables_.find(variable);
     return it == variables_.end() ? contexts_.general : contexts_.of(*it->second);
-  }
-  ops::StorageType storage_kind(const std::string& variable) const {
-    if (const auto it = storage.find(variable); it != storage.end()) return it->second;
-    const auto it = variables_.find(variable);
-    if (it == variables_.end()) return ops::StorageType::dense;
-    const auto text = it->second->text_attrs.find("__storage_type__");
-    int64_t number = 0;
-    if (text == it->second->text_attrs.end() || !ops::from_text(text->second, number)) return ops::StorageType::dense;
-    return storage_of(variable, int(number));
-  }
-  // Those of csr arrays are dense in MXNet too.
-  static BoundArray new_gradient(const TensorMeta& meta, Context context, ops::StorageType of) {
-    if (of != ops::StorageType::row_sparse) return new_array(meta, context);
-    ArrayObject object(nothing_stored(of, meta.shape, meta.dtype, context.device()), context);
-    return bound_gradient(object);
   }
   static const BoundArray& checked(const std::string& name, const BoundArray& array, const TensorMeta& meta) {
     if (array.array.shape() == meta.shape && array.array.dtype() == meta.dtype) return array;
@@ -187,8 +194,8 @@ int MXExecutorBindEX(SymbolHandle symbol_handle, int dev_type, int dev_id, uint3
     for (uint32_t i = 0; i < len; ++i) {
       arrays.arguments.push_back(bound(in_args[i]));
       const GradReq request = grad_req_type ? request_of(grad_req_type[i]) : GradReq::null;
-      arrays.gradients.push_back(arg_grad_store && request != GradReq::null ? bound(arg_grad_store[i], bound_gradient)
-                                                                            : BoundArray());
+      const bool wants = arg_grad_store && request != GradReq::null;
+      arrays.gradients.push_back(wants ? bound_gradient(arg_grad_store[i]) : BoundArray());
       arrays.requests.push_back(request);
     }
     for (uint32_t i = 0; i < aux_states_len; ++i) arrays.states.push_back(bound(aux_states[i]));
@@ -216,10 +223,10 @@ int simple_bind(SymbolHandle symbol_handle, int dev_type, int dev_id, uint32_t n
     const InferredArrays inferred = infer_arrays(symbol, named_shapes(num_shapes, shape_names, shape_data, shape_idx),
                                                  named_dtypes(num_dtypes, dtype_names, dtypes));
     Allocation allocation(symbol, contexts, inferred);
-    for (uint32_t i = 0; i < num_shared_names; ++i) allocation.shared_names.insert(shared_names[i]);
     for (uint32_t i = 0; i < num_stypes; ++i) {
-      allocation.storage[stype_names[i]] = storage_of(stype_names[i], stypes[i]);
+      allocation.storages[stype_names[i]] = numbered_storage(std::to_string(stypes[i]), stype_names[i]);
     }
+    for (uint32_t i = 0; i < num_shared_names; ++i) allocation.shared_names.insert(shared_names[i]);
     allocation.shared = static_cast<ExecutorObject*>(shared_exec);
     allocation.has_buffer = *buffer_len >= 0;
     for (int i = 0; i < *buffer_len; ++i) allocation.buffer[buffer_names[i]] = bound(buffer_handles[i]);
@@ -237,7 +244,7 @@ int simple_bind(SymbolHandle symbol_handle, int dev_type, int dev_id, uint32_t n
       lists.buffer_names.clear();
       lists.buffer_name_pointers.clear();
       for (const auto& [name, array] : allocation.buffer) {
-        lists.buffer.push_back(new_handle(array));
+        lists.buffer.push_back(new_handle(array.array, array.context));
         lists.buffer_names.push_back(name);
       }
       for (const std::string& name : lists.buffer_names) lists.buffer_name_pointers.push_back(name.c_str());

@@ -7,7 +7,6 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/mxnet/call/inputs.h"
-#include "kaon/mxnet/executor/arrays.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon::mxnet {
@@ -78,15 +77,8 @@ ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bin
 }
 
 NDArray in_memory_of(const NDArray& from, const Shape& shape) {
-  if (from.shape() == shape) return from.detach();
   const autograd::ModeScope mode(false, false);
-  const int64_t size = shape.size();
-  if (size > from.size()) {
-    throw ShapeError(
-        fmt::format("an array of shape {} does not fit into the memory of one of {}", shape.str(), from.shape().str()));
-  }
-  const NDArray flat = from.detach().reshape(Shape(from.size()), no_site);
-  return (size == from.size() ? flat : flat.slice(0, size, no_site)).reshape(shape, no_site);
+  return first_elements(from.detach(), shape);
 }
 
 void ExecutorObject::bind_inputs() {
@@ -147,7 +139,10 @@ void ExecutorObject::bind_outputs(const std::vector<BoundArray>& before) {
 std::vector<const NDArray*> ExecutorObject::fresh_inputs() {
   std::vector<const NDArray*> arrays;
   for (Input& input : inputs_) {
-    if (input.bound->sparse) read_sparse(*input.bound);
+    if (input.bound->sparse) {
+      ArrayObject object(input.bound->sparse, input.bound->context);
+      copy_to(to_dense(object), input.bound->array);
+    }
     if (input.is_copy) copy_to(input.bound->array, input.leaf);
     arrays.push_back(&input.leaf);
   }
@@ -171,7 +166,10 @@ void ExecutorObject::run(std::span<NDArray> results) {
     const bool is_state =
         input.bound >= arrays_.states.data() && input.bound < arrays_.states.data() + arrays_.states.size();
     if (is_state && input.is_copy) copy_to(input.leaf, input.bound->array);
-    if (is_state && input.bound->sparse) write_sparse(*input.bound);
+    if (is_state && input.bound->sparse) {
+      const autograd::ModeScope mode(false, false);
+      assign(*input.bound->sparse, input.bound->array);
+    }
   }
 }
 

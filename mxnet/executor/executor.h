@@ -3,15 +3,16 @@
 
 #include <map>
 
-#include "kaon/mxnet/handle/handle.h"
+#include "kaon/mxnet/handle/sparse_array.h"
 #include "kaon/mxnet/program/monitor.h"
 #include "kaon/mxnet/program/program.h"
 
 namespace kaon::mxnet {
 
-// An array and the context that the program named for it.
+// An array and the context that the program named for it. A sparse one has its values in `array` too: those of an
+// argument are brought up to date before a run, a gradient's are written there.
 struct BoundArray {
-  NDArray array;  // of a sparse one: what stands for it in runs, whose arrays are dense
+  NDArray array;
   Context context;
   std::shared_ptr<SparseArray> sparse{};
 };
@@ -23,7 +24,7 @@ struct Bindings {
   std::vector<GradReq> requests;      // of the arguments
 };
 
-// In the memory of `from`, which may be larger. Throws ShapeError where it is smaller.
+// In the memory of `from`, without its history. Throws as first_elements.
 NDArray in_memory_of(const NDArray& from, const Shape& shape);
 
 // The contexts of nodes by the attribute ctx_group.

@@ -15,15 +15,17 @@ struct Reshape {
   bool may_grow;     // into new memory
 
   BoundArray operator()(const std::string& name, bool named, const BoundArray& old, const Shape& shape) const {
-    if (!old.array.defined()) return {};
-    if (old.sparse && shape == old.array.shape()) return old;
+    if (!old.array.defined() || (old.sparse && shape == old.array.shape())) return old;
     if (!changes_any && !named && shape != old.array.shape()) {
       throw ShapeError(
           fmt::format("[reshape] Shape of unspecified array '{}' changed from {} to {}: the new executor would not "
                       "share it with the old one. If this is intended, set partial_shaping=True",
                       name, old.array.shape().str(), shape.str()));
     }
-    if (old.sparse) return new_array({shape, old.array.dtype()}, old.context, old.sparse->storage);
+    if (old.sparse) {
+      const auto make = old.sparse->gradient.defined() ? new_gradient : new_array;
+      return make({shape, old.array.dtype()}, old.context, old.sparse->storage);
+    }
     if (shape.size() <= old.array.size()) return {in_memory_of(old.array, shape), old.context};
     if (!may_grow) {
       throw ShapeError(

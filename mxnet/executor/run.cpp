@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "kaon/mxnet/c_api.h"
-#include "kaon/mxnet/executor/arrays.h"
 #include "kaon/mxnet/executor/equal_nodes.h"
+#include "kaon/mxnet/executor/executor.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/returned.h"
 #include "kaon/mxnet/node/copy_graph.h"
@@ -30,7 +30,7 @@ int MXExecutorOutputs(ExecutorHandle handle, uint32_t* out_size, NDArrayHandle**
   return guard([&] {
     std::vector<void*>& handles = returned().handles;
     handles.clear();
-    for (const BoundArray& a : executor_of(handle).outputs()) handles.push_back(new_handle(a));
+    for (const BoundArray& a : executor_of(handle).outputs()) handles.push_back(new_handle(a.array, a.context));
     *out_size = uint32_t(handles.size());
     *out = handles.data();
   });

@@ -28,15 +28,21 @@ void set_parts(SparseArray& array, const NDArray& dense) {
   }
 }
 
-// Where the gradient is dense underneath, it is written too.
+// Null: none stands for it.
+NDArray* dense_form(SparseArray& array) {
+  return array.recorded.defined() ? &array.recorded : array.gradient.defined() ? &array.gradient : nullptr;
+}
+
+// The parts have changed: the dense array that stands for them is written too.
 void write_through(SparseArray& array) {
-  if (!array.gradient.defined()) return;
+  NDArray* form = dense_form(array);
+  if (!form) return;
   ArrayObject same(std::shared_ptr<SparseArray>(&array, [](SparseArray*) {}), Context::of(device_of(array)));
-  const NDArray gradient = std::exchange(array.gradient, NDArray());  // so that its own values count
-  NDArray target = gradient;
-  target.assign(Arg<NDArray>(to_dense(same), no_site));
-  array.gradient = gradient;
-  array.num_writes = gradient.node().buffer->num_writes();
+  NDArray dense = std::exchange(*form, NDArray());  // so that the parts count
+  const autograd::ModeScope mode(false, autograd::is_training());
+  dense.assign(Arg<NDArray>(to_dense(same), no_site));
+  array.num_writes = dense.node().buffer->num_writes();
+  *form = std::move(dense);
 }
 
 }  // namespace
@@ -61,22 +67,37 @@ std::shared_ptr<SparseArray> nothing_stored(StorageType storage, const Shape& sh
   return made;
 }
 
-void refresh(SparseArray& array) {
-  if (!array.gradient.defined()) return;
-  const uint32_t now = array.gradient.node().buffer->num_writes();
-  if (now == array.num_writes) return;
-  const autograd::ModeScope mode(false, autograd::is_training());
-  set_parts(array, array.gradient);
-  array.num_writes = now;
+NDArray begin_recorded(ArrayObject& object) {
+  SparseArray& array = *object.sparse;
+  end_recorded(array);
+  array.recorded = to_dense(object);
+  array.num_writes = array.recorded.node().buffer->num_writes();
+  return array.recorded;
 }
 
-const NDArray& dense_gradient(SparseArray& array) {
-  if (!array.gradient.defined()) {
-    NDArray dense = array.storage == StorageType::csr ? csr_of(array).todense() : rows_of(array).todense();
-    array.num_writes = dense.node().buffer->num_writes();
-    array.gradient = std::move(dense);
+void end_recorded(SparseArray& array) {
+  if (!array.recorded.defined()) return;
+  refresh(array);
+  array.recorded = NDArray();
+}
+
+NDArray dense_gradient(const std::shared_ptr<SparseArray>& array) {
+  if (!array->gradient.defined()) {
+    ArrayObject object(array, Context::of(device_of(*array)));
+    array->gradient = to_dense(object);
+    array->num_writes = array->gradient.node().buffer->num_writes();
   }
-  return array.gradient;
+  return array->gradient;
+}
+
+void refresh(SparseArray& array) {
+  const NDArray* form = dense_form(array);
+  if (!form) return;
+  const uint32_t now = form->node().buffer->num_writes();
+  if (now == array.num_writes) return;
+  const autograd::ModeScope mode(false, autograd::is_training());
+  set_parts(array, form->detach());
+  array.num_writes = now;
 }
 
 RowSparseNDArray rows_of(SparseArray& array) {

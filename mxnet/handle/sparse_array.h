@@ -10,22 +10,27 @@ namespace kaon::mxnet {
 // A row_sparse or csr array. Handles on one such array share it. csr: aux is indptr, indices; row_sparse: indices.
 struct SparseArray : ops::StoredArray {
   DType dtype = DType::float32;
-  // With a gradient attached: the dense array that stands for this one in recorded computations.
+  // With a gradient attached: the dense array that stands for this one in recorded computations and updates.
   NDArray recorded;
-  // Of a gradient: the dense array to which backward() writes it, and how often that had been written when this one was
-  // made of it.
+  // Of a gradient: the dense array to which backward() writes it.
   NDArray gradient;
+  // How often the one of these that is there had been written when the parts were made of it.
   uint32_t num_writes = 0;
 };
 
 // An array that stores nothing. Throws ShapeError for a shape that the storage cannot have, ValueError for dense.
 std::shared_ptr<SparseArray> nothing_stored(ops::StorageType storage, const Shape& shape, DType dtype, Device device);
 
-// Brings a gradient up to date with what backward() has written. Blocks where there is something new.
+// Brings the parts up to date with the dense array that stands for this one. Blocks where there is something new.
 void refresh(SparseArray& array);
 
-// The dense array to which backward() writes the gradient that this array is: made where there is none yet.
-const NDArray& dense_gradient(SparseArray& array);
+// The dense array that stands for this one in recorded computations: a new one.
+NDArray begin_recorded(ArrayObject& object);
+// Ends that.
+void end_recorded(SparseArray& array);
+
+// The dense array to which backward() writes this gradient: that of `array`, from now on.
+NDArray dense_gradient(const std::shared_ptr<SparseArray>& array);
 
 // As the types that Kaon's functions take. Throw ValueError for another storage, ShapeError for parts that do not fit.
 sparse::RowSparseNDArray rows_of(SparseArray& array);

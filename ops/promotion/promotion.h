@@ -15,7 +15,7 @@ namespace KAON_API kaon {
 // two of one kind the wider wins; float16 and bfloat16 become float32. Integers of different sign become the signed
 // dtype that holds both; beside uint64 there is none: float64. The rule is NumPy's among integers and PyTorch's beside
 // floating dtypes, which NumPy widens. docs/guide.md has the table. Thread safety: any thread.
-DType result_type(DType a, DType b);
+KAON_API DType result_type(DType a, DType b);
 
 namespace ops {
 // While it lives, operators of this thread, or coroutine, promote. Not for users: promote_types() also takes

@@ -5,6 +5,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/quant/kernels/integer_layers.h"
 #include "kaon/ops/quant/kernels/layer_finish.h"
 #include "kaon/ops/quant/kernels/layer_values.h"
 #include "kaon/ops/quant/kernels/layer_weights.h"
@@ -121,6 +122,68 @@ void run_cpu(const op::QuantizedConv& op, KernelContext& c) {
 
 void run_cpu(const op::QuantizedFullyConnected& op, KernelContext& c) {
   run_sums(c, dense_geometry(c), op.no_bias, true);
+}
+
+// --- Layers of levels with a zero point
+
+namespace {
+
+template <class Op, class Layer>
+void infer_integers(const Op& op, InferContext& c, const Layer& layer) {
+  expect_dtype(c, 0, {DType::int8, DType::uint8});
+  const DType out = op.out_type;
+  if (out != DType::float32 && out != DType::int32 && out != DType::int8 && out != DType::uint8) {
+    c.fail_value(fmt::format("out_type must be float32, int32, int8 or uint8, got {}", name_of(out)));
+  }
+  const Shape shape = layer_shape(c, layer, 2, DType::int8);
+  const Shape filters(c.shape(1)[0]);
+  c.expect_input(2, filters, DType::int32);
+  c.expect_input(3, filters, DType::float32);
+  c.set_output(shape, out);
+}
+
+template <class Op>
+void run_integers(const Op& op, KernelContext& c, const ConvGeometry& g, bool in_rows) {
+  const auto set = int8_conv_set(c, g, c.in(0).dtype == DType::int8);
+  const auto weights = packed_weights(c, *set, c.in(1).as<const int8_t>());
+  LayerFinish finish;
+  finish.bias = c.in(2).as<const int32_t>(), finish.is_bias_whole = true;
+  if (op.out_type != DType::int32) finish.scale = c.in(3).as<const float>();
+  finish.zero = float(op.zero);
+  if (op.relu) finish.act = FusedKind::relu;
+  run_layer(c, *set, *weights, in_rows, finish);
+}
+
+op::Convolution convolution_of(const op::IntegerConv& op) {
+  return {.kernel = op.kernel,
+          .stride = op.stride,
+          .dilate = op.dilate,
+          .pad = op.pad,
+          .num_filter = op.num_filter,
+          .num_group = op.num_group,
+          .no_bias = true};
+}
+
+}  // namespace
+
+constinit const OpDef op::IntegerConv::def = make_op_def<op::IntegerConv>();
+constinit const OpDef op::IntegerDense::def = make_op_def<op::IntegerDense>();
+
+void op::IntegerConv::infer(InferContext& c) const { infer_integers(*this, c, kaon::convolution_of(*this)); }
+void op::IntegerDense::infer(InferContext& c) const { infer_integers(*this, c, dense_of(num_hidden, true, false)); }
+
+double op::IntegerConv::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+  return sum_flops(inputs, outputs);
+}
+double op::IntegerDense::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+  return sum_flops(inputs, outputs);
+}
+
+void run_cpu(const op::IntegerConv& op, KernelContext& c) {
+  if (c.out().size() > 0) run_integers(op, c, geometry_of(op, c), false);
+}
+void run_cpu(const op::IntegerDense& op, KernelContext& c) {
+  if (c.out().size() > 0) run_integers(op, c, dense_geometry(c), true);
 }
 
 // --- Layers from files

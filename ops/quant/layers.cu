@@ -3,6 +3,7 @@
 
 #include "kaon/ops/cuda/launch.cuh"
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
+#include "kaon/ops/quant/kernels/integer_layers.h"
 #include "kaon/ops/quant/kernels/layer_values.h"
 #include "kaon/ops/quant/quant.h"
 
@@ -121,6 +122,39 @@ void run_sums(KernelContext& c, SumWindow window, bool no_bias) {
   cuda::for_each(c, c.out().size(),
                  SumFn{window, data, weight, no_bias ? weight : LevelRange(c, ranges + 4, DType::int8),
                        no_bias ? nullptr : c.in(2).as<const int8_t>(), c.out().as<int32_t>()});
+}
+
+// --- Layers of levels with a zero point
+
+struct IntegerFn {
+  SumWindow window;
+  const int32_t* bias;
+  const float* scale;
+  DType to;
+  float zero;
+  bool relu;
+  void* out;
+  __device__ void operator()(int64_t i) const {
+    const int64_t o = window.filter(i);
+    const int32_t sum = window.sum(i) + bias[o];
+    if (to == DType::int32) {
+      static_cast<int32_t*>(out)[i] = relu && sum < 0 ? 0 : sum;
+      return;
+    }
+    float y = rounded_product(float(sum), scale[o]);
+    if (relu && y < 0) y = 0;
+    if (to == DType::float32) static_cast<float*>(out)[i] = y;
+    if (to == DType::int8) static_cast<int8_t*>(out)[i] = nearest_level<int8_t>(rintf(y) + zero);
+    if (to == DType::uint8) static_cast<uint8_t*>(out)[i] = nearest_level<uint8_t>(rintf(y) + zero);
+  }
+};
+
+template <class Op>
+void run_integers(const Op& op, KernelContext& c, SumWindow window) {
+  window.weights = c.in(1).as<const int8_t>();
+  cuda::for_each(c, c.out().size(),
+                 IntegerFn{window, c.in(2).as<const int32_t>(), c.in(3).as<const float>(), op.out_type, float(op.zero),
+                           op.relu, c.out().data});
 }
 
 // --- Weights
@@ -317,6 +351,12 @@ void run_cuda(const op::QuantizedConv& op, KernelContext& c) { run_sums(c, convo
 
 void run_cuda(const op::QuantizedFullyConnected& op, KernelContext& c) {
   run_sums(c, with_data(SumWindow::of_dense(c.in(1).shape), c), op.no_bias);
+}
+
+void run_cuda(const op::IntegerConv& op, KernelContext& c) { run_integers(op, c, convolution_window(op, c)); }
+
+void run_cuda(const op::IntegerDense& op, KernelContext& c) {
+  run_integers(op, c, with_data(SumWindow::of_dense(c.in(1).shape), c));
 }
 
 void run_cuda(const op::FusedQuantizedConv& op, KernelContext& c) {

@@ -31,6 +31,9 @@ TEST_CASE("inference: knowledge flows from outputs to inputs", "[inference]") {
   CHECK(t.arguments[0] == Shape(7, 5));
   CHECK(t.arguments[1] == Shape(4, 5));
   CHECK(net.infer_shape({{"x", {-1, 5}}, {"y", {7, 4}}}).arguments == t.arguments);
+  // a layer takes one dimension for rows of one number
+  CHECK(fc(x, 4, "a").infer_shape_partial({{"x", {5}}}).arguments[1] == Shape(4, 1));
+  CHECK(fc(x, 4, "a").infer_shape({{"x", {5}}}).outputs[0] == Shape(5, 4));
 }
 
 TEST_CASE("inference: what does not follow stays unknown", "[inference]") {

@@ -3,8 +3,11 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <fstream>
 
 #include "kaon/interchange/numpy_files.h"
+#include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/format/model.h"
 #include "kaon/interchange/safetensors.h"
 #include "kaon/interchange/tensor_files.h"
 #include "kaon/tests/interchange/support.h"
@@ -158,5 +161,108 @@ TEST_CASE("tools: kaon-bench has a row for each batch and number of threads", "[
   CHECK_THAT(run("bench", quoted(e.folder / "net-symbol.json") + " --shape 1,0").text,
              Contains("numbers of 1 or more"));
   CHECK_THAT(run("bench", quoted(e.folder / "net-symbol.json") + " --shape x=1,3").text, Contains("no input 'x'"));
+}
+
+namespace {
+
+// A model of one operator that nobody knows.
+onnx::format::Model imaginary() {
+  onnx::format::Model m;
+  m.ir_version = 8;
+  m.opsets[""] = 17;
+  onnx::format::Node node;
+  node.op_type = "Imaginary", node.inputs = {"x"}, node.outputs = {"y"};
+  m.graph.nodes = {node};
+  for (auto [name, to] : {std::pair("x", &m.graph.inputs), std::pair("y", &m.graph.outputs)}) {
+    onnx::format::ValueInfo info;
+    info.name = name, info.type = onnx::format::ElementType::float32;
+    to->push_back(info);
+  }
+  return m;
+}
+
+// A net as ONNX, of any batch, and what it gives.
+struct ExportedOnnx : Exported {
+  std::string file = quoted(folder / "net.onnx"), input;
+  ExportedOnnx() {
+    onnx::save(net, folder / "net.onnx", {.batch_name = "n"});
+    input = onnx::load(folder / "net.onnx").inputs().at(0).name;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tools: kaon-info says what an ONNX model has and lacks", "[interchange]") {
+  const ExportedOnnx e;
+  const Ran info = run("info", e.file);
+  INFO(info.text);
+  CHECK(info.status == 0);
+  CHECK_THAT(info.text, Contains("ONNX") && Contains("opset of ai.onnx: 17") && Contains("2 Gemm") &&
+                            Contains("inputs: 1") && Contains(e.input) && Contains("outputs: 1"));
+  CHECK_THAT(info.text, !Contains("not supported"));
+  const Ran table = run("info", e.file + " --shape 2,3 --plot " + quoted(e.folder / "p.dot"));
+  INFO(table.text);
+  CHECK(table.status == 0);
+  CHECK_THAT(table.text, Contains("Total params: 26") && Contains("p.dot"));
+  CHECK(fs::exists(e.folder / "p.dot"));
+  CHECK_THAT(run("info", e.file + " --shape other=2,3").text, Contains("no input 'other'"));
+  CHECK_THAT(run("info", quoted(e.folder / "x.npy") + " --shape 2,3").text, Contains("are for nets"));
+  const fs::path strange = e.folder / "strange.onnx";
+  std::ofstream(strange, std::ios::binary) << onnx::format::write_model(imaginary());
+  const Ran lacking = run("info", quoted(strange));
+  CHECK(lacking.status == 0);
+  CHECK_THAT(lacking.text, Contains("not supported: ") && Contains("Imaginary"));
+  CHECK_THAT(run("bench", quoted(strange) + " --shape 1,3").text, Contains("Imaginary"));
+}
+
+TEST_CASE("tools: kaon-run and kaon-bench take ONNX models", "[interchange]") {
+  const ExportedOnnx e;
+  const std::string x = quoted(e.folder / "x.npy");
+  const auto outputs = [&](const std::string& arguments) {
+    const Ran ran = run("run", e.file + " " + arguments + " --output " + quoted(e.folder / "y.npy"));
+    INFO(ran.text);
+    REQUIRE(ran.status == 0);
+    return npy::load(e.folder / "y.npy");
+  };
+  const auto agrees = [&](const NDArray& y) {
+    return y.shape() == e.y.shape() && nd.max(nd.abs(y - e.y)).asscalar<float>() < 1e-4f;
+  };
+  CHECK(agrees(outputs("--input " + x)));
+  CHECK(agrees(outputs("--input " + e.input + "=" + x)));
+  CHECK_THAT(run("run", e.file + " --input " + x + " --params " + x).text, Contains("an ONNX model has its own"));
+  npy::save(e.folder / "wide.npy", nd.ones({2, 4}));
+  CHECK_THAT(run("run", e.file + " --input " + quoted(e.folder / "wide.npy")).text, Contains("has shape (n, 3)"));
+  const Ran bench = run("bench", e.file + " --shape 1,3 --batch 1,4 --threads 1,2 --seconds 0.01");
+  INFO(bench.text);
+  CHECK(bench.status == 0);
+  CHECK(std::ranges::count(bench.text, '\n') == 5);
+  // inputs have the model's dtypes
+  const fs::path loop = data_file("onnx/control_flow/loop_count/model.onnx");
+  const Ran whole = run("bench", quoted(loop) + " --shape x=3 --shape n=1 --seconds 0.01");
+  INFO(whole.text);
+  CHECK_THAT(whole.text, Contains("the input n has shape (), got (1,)"));
+}
+
+TEST_CASE("tools: kaon-convert takes nets to ONNX and back", "[interchange]") {
+  const ExportedOnnx e;
+  const auto convert = [&](const std::string& in, const std::string& out, const std::string& options) {
+    const Ran ran = run("convert", in + " " + quoted(e.folder / out) + " " + options);
+    INFO(ran.text);
+    CHECK(ran.status == 0);
+  };
+  const auto result = [&](const std::string& net) {
+    const Ran ran = run("run", quoted(e.folder / net) + " --input " + quoted(e.folder / "x.npy") + " --output " +
+                                   quoted(e.folder / "y.npy"));
+    INFO(ran.text);
+    REQUIRE(ran.status == 0);
+    return nd.max(nd.abs(npy::load(e.folder / "y.npy") - e.y)).asscalar<float>();
+  };
+  convert(e.file, "back-symbol.json", "--shape 2,3");
+  CHECK(result("back-symbol.json") < 1e-4f);
+  convert(quoted(e.folder / "net-symbol.json"), "again.onnx", "--shape data=2,3");
+  CHECK(result("again.onnx") < 1e-4f);
+  CHECK_THAT(run("convert", e.file + " " + quoted(e.folder / "b-symbol.json")).text, Contains("--shape: none for"));
+  CHECK_THAT(run("convert", e.file + " " + quoted(e.folder / "b.npz") + " --shape 2,3").text,
+             Contains("a net is written as"));
 }
 #endif

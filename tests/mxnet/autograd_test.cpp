@@ -44,6 +44,22 @@ TEST_CASE("Backward writes to the program's gradient array, or adds to it", "[mx
   REQUIRE_THAT(MXGetLastError(), Contains("not part of a recorded computation"));
 }
 
+TEST_CASE("A head gradient counts with as many elements as the head has", "[mxnet]") {
+  const Array x({2, 1}, {1, 2}), gradient({2, 1}, {0, 0});
+  mark(x, gradient);
+  const auto square = [&] {
+    const Recording recording;
+    return one("square", {&x});
+  };
+  const Array larger({3, 1}, {10, 1, 7}), flat({2}, {1, 10}), smaller({1, 1}, {1});
+  ok(backward(square(), &larger));
+  REQUIRE(gradient.values() == Floats{20, 4});
+  ok(backward(square(), &flat));
+  REQUIRE(gradient.values() == Floats{2, 40});
+  REQUIRE(backward(square(), &smaller) == -1);
+  REQUIRE_THAT(MXGetLastError(), Contains("(2, 1)"));
+}
+
 TEST_CASE("The flag of a gradient says whether a backward has stored one", "[mxnet]") {
   const Array x({1}, {3}), gradient({1}, {0});
   mark(x, gradient);

@@ -1,4 +1,4 @@
-#include "symbols.h"
+#include "calls.h"
 
 using namespace symbols;
 using Catch::Contains;
@@ -96,6 +96,53 @@ TEST_CASE("a recorded call of a CachedOp has a gradient, after the CachedOp is g
   NDArrayHandle head = results[0].get();
   ok(MXAutogradBackward(1, &head, nullptr, 0));
   CHECK(gradient.values() == std::vector<float>{3, 4});
+}
+
+TEST_CASE("a CachedOp takes sparse arrays for their values", "[mxnet]") {
+  const Array x({2, 2}, {1, 0, 0, 2}), y({2, 2}, {3, 4, 5, 6}), gradient({2, 2}, {0, 0, 0, 0});
+  const Array csr = one("cast_storage", {&x}, {{"stype", "csr"}});
+  const Array rows = one("cast_storage", {&x}, {{"stype", "row_sparse"}});
+  NDArrayHandle variable = y.get(), attached = gradient.get();
+  uint32_t write = 1;
+  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  const CachedOp op(product());
+  CHECK(op({&rows, &y})[0].values() == std::vector<float>{3, 0, 0, 12});
+  std::vector<Array> results;
+  {
+    const Recording recording;
+    results = op({&csr, &y});
+  }
+  CHECK(results[0].values() == std::vector<float>{3, 0, 0, 12});
+  NDArrayHandle head = results[0].get();
+  ok(MXAutogradBackward(1, &head, nullptr, 0));
+  CHECK(gradient.values() == std::vector<float>{1, 0, 0, 2});
+}
+
+TEST_CASE("a CachedOp of few operators is recorded as these", "[mxnet]") {
+  const Array x({2}, {1, 2}), y({2}, {3, 4}), gradient({2}, {0, 0});
+  NDArrayHandle variable = x.get(), attached = gradient.get();
+  uint32_t write = 1;
+  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  const Sym a = Sym::variable("a"), b = Sym::variable("b"), product = Sym::call("elemwise_mul", "m", {}, {&a, &b});
+  const Sym square = Sym::call("square", "s", {}, {&product});
+  for (const char* limit : {"1", "2"}) {
+    const CachedOp op(square, {{"inline_limit", limit}});
+    std::vector<Array> results;
+    {
+      const Recording recording;
+      results = op({&x, &y});
+    }
+    SymbolHandle handle = nullptr;
+    ok(MXAutogradGetSymbol(results[0].get(), &handle));
+    const Sym recorded(handle);
+    CHECK(recorded.arguments().size() == 2);
+    const bool is_inlined = *limit == '2';
+    CHECK((recorded.tojson().find("\"square\"") != std::string::npos) == is_inlined);
+    CHECK((recorded.tojson().find("_CachedOp") != std::string::npos) == !is_inlined);
+    NDArrayHandle head = results[0].get();
+    ok(MXAutogradBackward(1, &head, nullptr, 0));
+    CHECK(gradient.values() == std::vector<float>{18, 64});
+  }
 }
 
 TEST_CASE("running statistics are updated by training calls", "[mxnet]") {

@@ -214,6 +214,46 @@ TEST_CASE("simple_bind makes arrays of inferred shapes, and shares those of anot
   CHECK(e.forward() == std::vector<float>(8, 0));
 }
 
+TEST_CASE("simple_bind makes sparse arrays for variables that are sparse", "[mxnet]") {
+  const auto sparse = [](const char* name, const char* storage) {
+    Sym made = Sym::variable(name);
+    ok(MXSymbolSetAttr(made.get(), "__storage_type__", storage));
+    return made;
+  };
+  const auto storage_of = [](const Array& array) {
+    int number = -2;
+    ok(MXNDArrayGetStorageType(array.get(), &number));
+    return number;
+  };
+  const auto dense_values = [](const Array& array) {
+    return one("cast_storage", {&array}, {{"stype", "default"}}).values();
+  };
+  const Sym data = sparse("data", "2"), weight = sparse("weight", "1");
+  const Sym symbol = Sym::call("dot", "product", {}, {&data, &weight});
+  Executor executor;
+  ok(try_simple_bind(symbol, {{"data", {2, 3}}, {"weight", {3, 1}}}, "write", &executor));
+  CHECK(storage_of(executor.arguments[0]) == 2);
+  CHECK(storage_of(executor.arguments[1]) == 1);
+  CHECK(storage_of(executor.gradients[1]) == 1);
+  CHECK(executor.forward(true) == std::vector<float>{0, 0});
+  const Array rows({2, 3}, {1, 0, 2, 0, 0, 3}), values({3, 1}, {5, 6, 7});
+  ok(invoke_into("_copyto", {&rows}, {}, {&executor.arguments[0]}));
+  ok(invoke_into("_copyto", {&values}, {}, {&executor.arguments[1]}));
+  CHECK(executor.forward(true) == std::vector<float>{19, 21});
+  const Array head({2, 1}, {1, 10});
+  ok(executor.backward({&head}));
+  CHECK(dense_values(executor.gradients[1]) == std::vector<float>{1, 0, 32});
+  Executor larger;
+  ok(try_reshape(executor, {{"data", {4, 3}}, {"weight", {3, 1}}}, true, true, &larger));
+  CHECK(storage_of(larger.arguments[0]) == 2);
+  CHECK(dense_values(larger.arguments[1]) == std::vector<float>{5, 6, 7});
+  CHECK(larger.forward() == std::vector<float>(4, 0));
+  const Sym odd = sparse("data", "7");
+  Executor none;
+  CHECK(try_simple_bind(Sym::call("square", "s", {}, {&odd}), {{"data", {2, 3}}}, "null", &none) == -1);
+  CHECK_THAT(MXGetLastError(), Contains("7 is no storage type"));
+}
+
 TEST_CASE("simple_bind says which shapes do not follow, and what does not fit", "[mxnet]") {
   Executor e;
   CHECK(try_simple_bind(dense(), {}, "write", &e) == -1);
@@ -338,20 +378,6 @@ TEST_CASE("arguments and gradients of an executor may be sparse", "[mxnet]") {
   CHECK(e.forward(true) == std::vector<float>{1, 4, 9, 16});
   ok(e.backward());
   CHECK(cast(gradient, "default").values() == std::vector<float>{1, 2, 3, 4});
-}
-
-TEST_CASE("simple_bind makes sparse arrays of variables that say so", "[mxnet]") {
-  const Sym x = Sym::variable("x"), y = Sym::variable("y");
-  ok(MXSymbolSetAttr(y.get(), "__storage_type__", "1"));
-  Executor e;
-  ok(try_simple_bind(Sym::call("elemwise_mul", "m", {}, {&x, &y}), {{"x", {2, 1}}}, "write", &e));
-  for (const auto& [array, expected] : {std::pair(&e.arguments[0], 0), std::pair(&e.arguments[1], 1),
-                                        std::pair(&e.gradients[0], 0), std::pair(&e.gradients[1], 1)}) {
-    int storage = -2;
-    ok(MXNDArrayGetStorageType(array->get(), &storage));
-    CHECK(storage == expected);
-  }
-  CHECK(e.forward() == std::vector<float>{0, 0});
 }
 
 TEST_CASE("gradients of integers are integers", "[mxnet]") {

@@ -92,3 +92,30 @@ TEST_CASE("A gradient may be kept sparse", "[mxnet]") {
   REQUIRE(data_of(got).values() == Floats{1});
   REQUIRE(dense(got).values() == Floats{0, 1, 0});
 }
+
+TEST_CASE("A sparse variable and the dense array of its recorded computations keep the same values", "[mxnet]") {
+  const Array start({3, 1}, {1, 0, 3}), nothing({3, 1}, {0, 0, 0}), other({3, 1}, {0, 5, 0});
+  const Array x = sparse(start, "row_sparse"), gradient = sparse(nothing, "row_sparse");
+  const auto mark = [&] {
+    NDArrayHandle v = x.get(), g = gradient.get();
+    uint32_t req = 1;
+    ok(MXAutogradMarkVariables(1, &v, &req, &g));
+  };
+  mark();
+  ok(invoke_into("_copyto", {&other}, {}, {&x}));
+  REQUIRE(dense(x).values() == Floats{0, 5, 0});
+  REQUIRE(data_of(x).values() == Floats{5});
+  {
+    const Recording recording;
+    const Array y = one("square", {&x});
+    NDArrayHandle h = y.get();
+    ok(MXAutogradBackward(1, &h, nullptr, 0));
+  }
+  REQUIRE(dense(gradient).values() == Floats{0, 10, 0});
+  ok(invoke_into("sgd_update", {&x, &gradient}, {{"lr", "0.5"}}, {&x}));
+  REQUIRE(dense(x).values() == Floats{0, 0, 0});
+  ok(invoke_into("_copyto", {&start}, {}, {&x}));
+  mark();
+  REQUIRE(dense(x).values() == Floats{1, 0, 3});
+  REQUIRE(data_of(x).values() == Floats{1, 3});
+}

@@ -5,15 +5,18 @@
 #include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 #include "kaon/graph/plan_ops/reorder.h"
+#include "kaon/ops/quant/kernels/integer_layers.h"
 
 namespace kaon::cuda {
 
 static_assert(HasPreparation<op::FusedKernel>);  // where it is not found, it is left out without a word
 
-// The operators of plans.
+// The operators of plans, and those of converted nets.
 void for_each_graph_kernel(AddKernel add, void* table) {
   add_kernel<op::BatchNormAffine>(add, table);
   add_kernel<op::FusedKernel>(add, table);
+  add_kernel<op::IntegerConv>(add, table);
+  add_kernel<op::IntegerDense>(add, table);
   add_kernel<op::RematerializeBatchNorm>(add, table);
   add_kernel<op::PadRows>(add, table);
   add_kernel<op::Reorder>(add, table);

@@ -207,7 +207,9 @@ void Conversion::fold(std::vector<Value>& outputs) {
     if (v.kind != Value::Kind::tensor || v.known.defined()) continue;
     Evaluator evaluate;
     try {
+      const std::shared_ptr<const Levels> levels = v.levels;
       v = Value::constant(evaluate(v.symbol), v.type);
+      v.levels = levels;
     } catch (const StateError&) {  // a graph inside the node reads inputs
     }
   }
@@ -233,6 +235,23 @@ std::vector<Value> Conversion::call_function(const Function& function, const Nod
     outputs.push_back(value ? *value : Value());
   }
   return outputs;
+}
+
+bool Conversion::attempt(engine::FunctionRef<void()> build) {
+  const size_t steps = program_->steps.size();
+  const int depth = depth_;
+  const Scope* const scope = scope_;
+  const auto* const opsets = opsets_;
+  bool is_whole = true;
+  try {
+    build();
+    is_whole = program_->steps.size() == steps;
+  } catch (const Error&) {
+    is_whole = false;
+  }
+  depth_ = depth, scope_ = scope, opsets_ = opsets;
+  if (!is_whole) program_->steps.resize(steps);
+  return is_whole;
 }
 
 void Conversion::add_initializers(const Graph& graph, Scope& scope) {

@@ -44,6 +44,10 @@ class Conversion {
   NDArray read(const Value& value);
   // What `function` makes of the inputs: constants where these are, else results of a step of the program.
   std::vector<Value> host(const std::vector<Value>& inputs, HostFunction function);
+  // Runs `build`, which converts graphs as parts of an operator of control flow. False where it throws an Error or
+  // needs values of tensors, which a part that runs later, or never, does not have: then the program is as it was
+  // before.
+  bool attempt(engine::FunctionRef<void()> build);
   // The outputs of a graph inside `outer`, whose inputs are these.
   std::vector<Value> convert_graph(const format::Graph& graph, const Scope& outer, const std::vector<Value>& inputs);
   const std::vector<Symbol>& inputs() const { return program_->inputs; }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kaon/engine/error.h"
+#include "kaon/interchange/file/file_bytes.h"
 #include "kaon/interchange/onnx/format/model.h"
 
 namespace kaon::onnx::format {
@@ -52,11 +53,11 @@ NDArray Tensor::values() const {
   // the mapping is private, so that writing to the array changes no file
   void* const data = const_cast<std::byte*>(bytes.data());
   if (reinterpret_cast<uintptr_t>(data) % size_of(*dtype) == 0) {
-    return NDArray::from_blob(data, s, *dtype, [keeper = keeper] {});
+    return interchange::over_mapping(data, s, *dtype, [keeper = keeper] {});
   }
   auto own = std::make_shared<std::vector<uint64_t>>((bytes.size() + 7) / 8);
   std::memcpy(own->data(), bytes.data(), bytes.size());
-  return NDArray::from_blob(own->data(), s, *dtype, [own] {});
+  return interchange::over_mapping(own->data(), s, *dtype, [own] {});
 }
 
 NDArray dense(const SparseTensor& tensor) {
@@ -89,7 +90,7 @@ NDArray dense(const SparseTensor& tensor) {
       throw IoError(fmt::format("[onnx] sparse tensor {}: an index outside of {}", tensor.values.name, s.str()));
     std::memcpy(reinterpret_cast<std::byte*>(own->data()) + size_t(at) * width, from + size_t(i) * width, width);
   }
-  return NDArray::from_blob(own->data(), s, values.dtype(), [own] {});
+  return interchange::over_mapping(own->data(), s, values.dtype(), [own] {});
 }
 
 }  // namespace kaon::onnx::format

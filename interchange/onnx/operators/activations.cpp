@@ -74,8 +74,18 @@ void swiglu(Call& c) {
   c.set((alpha == 1 ? sym.silu(a) : a * sym.sigmoid(a * alpha)) * b);
 }
 
+void relu(Call& c) {
+  Value y = Value::of(sym.relu(c.x()), c.type());
+  if (const auto& layer = c.input(0).layer) {
+    IntegerLayer own = *layer;
+    own.relu = true;
+    y.layer = std::make_shared<const IntegerLayer>(std::move(own));
+  }
+  c.set(y);
+}
+
 constexpr Row rows[] = {
-    {"Relu", [](Call& c) { c.set(sym.relu(c.x())); }},
+    {"Relu", relu},
     {"Sigmoid", [](Call& c) { c.set(sym.sigmoid(c.x())); }},
     {"Tanh", [](Call& c) { c.set(sym.tanh(c.x())); }},
     {"Softplus", [](Call& c) { c.set(sym.softrelu(c.x())); }},

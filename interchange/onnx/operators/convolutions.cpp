@@ -6,11 +6,11 @@
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/convolutions.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/operators/integer_layers.h"
 
 namespace kaon::onnx::convert {
 
-Symbol convolution(const Call& c, const Symbol& x, const Symbol& weight, const Symbol* bias) {
-  const Shape w = shape_of(weight);
+ConvolutionCall convolution_call(const Call& c, const Symbol& x, const Shape& w, double padding) {
   std::vector<int64_t> kernel;
   for (int i = 2; i < w.ndim(); ++i) kernel.push_back(w[i]);
   const Windows windows = windows_of(c, shape_of(x), kernel);
@@ -18,24 +18,31 @@ Symbol convolution(const Call& c, const Symbol& x, const Symbol& weight, const S
                      .stride = windows.stride_shape(),
                      .dilate = windows.dilation_shape(),
                      .num_filter = int(w[0]),
-                     .num_group = int(c.integer("group", 1))};
-  Symbol data = x;
+                     .num_group = int(c.integer("group", 1)),
+                     .no_bias = true};
   const bool negative = std::ranges::any_of(windows.before, [](int64_t b) { return b < 0; });
-  if (windows.is_symmetric() && !negative) {
+  const bool pads = std::ranges::any_of(windows.before, [](int64_t b) { return b != 0; });
+  if (windows.is_symmetric() && !negative && (padding == 0 || !pads)) {
     op.pad = windows.before_shape();
-  } else {
-    std::vector<int64_t> before{0, 0}, after{0, 0};
-    before.insert(before.end(), windows.before.begin(), windows.before.end());
-    after.insert(after.end(), windows.after.begin(), windows.after.end());
-    data = padded(x, before, after);
+    return {op, x};
   }
-  return bias ? sym.Convolution(data, weight, *bias, op) : sym.Convolution(data, weight, op);
+  std::vector<int64_t> before{0, 0}, after{0, 0};
+  before.insert(before.end(), windows.before.begin(), windows.before.end());
+  after.insert(after.end(), windows.after.begin(), windows.after.end());
+  return {op, padded(x, before, after, padding)};
+}
+
+Symbol convolution(const Call& c, const Symbol& x, const Symbol& weight, const Symbol* bias) {
+  ConvolutionCall call = convolution_call(c, x, shape_of(weight));
+  call.op.no_bias = !bias;
+  return bias ? sym.Convolution(call.x, weight, *bias, call.op) : sym.Convolution(call.x, weight, call.op);
 }
 
 namespace {
 
 void conv(Call& c) {
   if (c.rank() < 3 || c.rank() > 5) c.fail_supported(fmt::format("data of shape {}", c.shape().str()));
+  if (const auto layer = integer_convolution(c)) return set_numbers(c, layer);
   const Symbol bias = c.has(2) ? c.x(2) : Symbol();
   c.set(convolution(c, c.x(0), c.x(1), c.has(2) ? &bias : nullptr));
 }

@@ -40,8 +40,10 @@ Shape with_dim(Shape shape, int axis, int64_t size) {
 Symbol reshaped(const Symbol& x, const Shape& shape) {
   if (shape_of(x) == shape) return x;
   // MXNet's operator where it can say the shape: 0 and no dimensions are codes there
-  const bool is_plain = shape.ndim() > 0 && shape.size() > 0;
-  return is_plain ? sym.reshape(x, shape) : sym._reshape_to(x, {.shape = shape});
+  if (shape.ndim() == 0 || shape.size() == 0) return sym._reshape_to(x, {.shape = shape});
+  if (shape_of(x).size() != shape.size()) return sym.reshape(x, shape);  // which says so
+  // its codes say the first dimension, so that one program may do for any batch
+  return sym.reshape(x, with_dim(shape, 0, rank_of(x) > 0 && shape_of(x)[0] == shape[0] ? 0 : -1));
 }
 
 Symbol cast(const Symbol& x, DType dtype) { return dtype_of(x) == dtype ? x : sym.cast(x, dtype); }
@@ -95,6 +97,9 @@ Symbol padded(const Symbol& x, const std::vector<int64_t>& before, const std::ve
 }
 
 Symbol scalar(double value, DType dtype) { return Symbol::constant(NDArray::from(&value, 1, Shape(), dtype)); }
+
+Value number(int64_t n) { return Value::constant(NDArray::from(&n, 1, Shape(), DType::int64)); }
+Value truth(bool b) { return Value::constant(NDArray::from(&b, 1, Shape(), DType::boolean)); }
 
 Symbol constant(const std::vector<int64_t>& values) {
   return Symbol::constant(NDArray::from(values.data(), values.size(), Shape(int64_t(values.size())), DType::int64));

@@ -31,6 +31,8 @@ Symbol concatenated(const std::vector<Symbol>& parts, int axis);
 // Zeros, or another value, around: (before, after) of each axis.
 Symbol padded(const Symbol& x, const std::vector<int64_t>& before, const std::vector<int64_t>& after, double value = 0);
 Symbol scalar(double value, DType dtype);  // of shape ()
+Value number(int64_t n);                   // a constant of shape ()
+Value truth(bool b);
 Symbol constant(const std::vector<int64_t>& values);
 Symbol constant(const std::vector<double>& values, const Shape& shape, DType dtype = DType::float32);
 Symbol full(const Shape& shape, double value, DType dtype);

@@ -3,6 +3,7 @@
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/operators/integer_layers.h"
 
 namespace kaon::onnx::convert {
 
@@ -43,6 +44,7 @@ Symbol turned_weight(const Call& c, int i) {
 }
 
 void matmul_node(Call& c) {
+  if (const auto layer = integer_product(c, false)) return set_numbers(c, layer);
   const bool is_layer =
       is_floating(c.dtype()) && c.rank(0) >= 2 && c.rank(1) == 2 && c.shape(0).size() > 0 && c.shape(1).size() > 0;
   const Symbol w = is_layer ? turned_weight(c, 1) : Symbol();
@@ -54,6 +56,9 @@ void gemm(Call& c) {
   const double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
   const bool ta = c.integer("transA", 0) != 0, tb = c.integer("transB", 0) != 0;
   if (c.rank(0) != 2 || c.rank(1) != 2) c.fail("a and b must be matrices");
+  if (alpha == 1 && beta == 1 && !ta) {
+    if (const auto layer = integer_product(c, tb)) return set_numbers(c, layer);
+  }
   Symbol a = ta ? sym.transpose(c.x(0)) : c.x(0);
   const int64_t columns = c.shape(1)[tb ? 0 : 1];
   const bool is_bias =

@@ -7,6 +7,7 @@
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/convolutions.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/operators/integer_layers.h"
 #include "kaon/interchange/onnx/operators/types.h"
 
 namespace kaon::onnx::convert {
@@ -51,6 +52,14 @@ void quantize_linear(Call& c) {
   ElementType type = ElementType(c.integer("output_dtype", 0));
   if (c.has(2)) type = c.type(2);
   if (type == ElementType::undefined) type = ElementType::uint8;
+  if (c.input(0).layer && c.integer("precision", 0) == 0 && (type == ElementType::int8 || type == ElementType::uint8)) {
+    // the layer gives levels itself
+    const auto is_one = [&](int i) { return c.input(i).is_constant() && c.shape(i).size() == 1; };
+    if (c.type(1) == ElementType::float32 && is_one(1) && (!c.has(2) || is_one(2)) && c.number(1) > 0) {
+      const int64_t zero = c.has(2) ? c.integers(2)[0] : 0;
+      return c.set(Value::of(as_levels(*c.input(0).layer, *format::dtype_of(type), c.number(1), zero), type));
+    }
+  }
   const int64_t block = c.integer("block_size", 0);
   ElementType precision = ElementType(c.integer("precision", 0));
   DType wide = DType::float32;
@@ -84,7 +93,11 @@ void dequantize_linear(Call& c) {
   Symbol y = cast(x.symbol, wide);
   if (c.has(2)) y = sym.broadcast_sub(y, beside(c, cast(decoded(c, c.input(2)).symbol, wide), c.shape(), block));
   y = sym.broadcast_mul(y, beside(c, cast(scale.symbol, wide), c.shape(), block));
-  c.set(Value::of(cast(reshaped(y, c.shape()), out), type));
+  Value made = Value::of(cast(reshaped(y, c.shape()), out), type);
+  if (block == 0 && type == ElementType::float32 && c.rank() > 0) {
+    made.levels = levels_of(c, 0, 1, 2, c.shape(1).size() == 1 ? 0 : c.axis("axis", 1, c.rank()));
+  }
+  c.set(made);
 }
 
 // uint8 levels of x over its own range, which 0 is in; scale and zero point
@@ -111,13 +124,39 @@ Symbol minus_zero(const Call& c, int x, int zero, DType wide, int axis) {
   return sym.broadcast_sub(y, z);
 }
 
+// The layer's sums as they are.
+void set_sums(Call& c, const IntegerLayer& layer) { c.set(layer.make(DType::int32, layer.scale, 0, false)); }
+
+// Rounded, in the dtype of the result, whose scale and zero point are known; null: as above.
+bool set_levels(Call& c, const std::shared_ptr<const IntegerLayer>& layer, int scale, int zero) {
+  const ElementType type = c.has(zero) ? c.type(zero) : c.type(0);
+  const auto is_one = [&](int i) { return !c.has(i) || (c.input(i).is_constant() && c.shape(i).size() == 1); };
+  if (!layer || !is_one(scale) || !is_one(zero) || (type != ElementType::int8 && type != ElementType::uint8)) {
+    return false;
+  }
+  const int64_t moved = c.has(zero) ? c.integers(zero)[0] : 0;
+  c.set(Value::of(as_levels(*layer, *format::dtype_of(type), c.number(scale), moved), type));
+  return true;
+}
+
 void matmul_integer(Call& c) {
+  const bool moves = c.has(2) && !c.input(2).is_constant() && c.shape(2).size() == 1;  // by a computed zero point
+  const auto layer = integer_product(c, levels_of(c, 0, -1, moves ? -1 : 2, 0), levels_of(c, 1, -1, 3, 1), false, {});
+  if (layer && moves) {
+    std::vector<double> sums(layer->weight_sums.begin(), layer->weight_sums.end());
+    const Symbol zero = cast(reshaped(c.x(2), Shape(1)), DType::int32);
+    const Symbol moved = sym.broadcast_mul(constant(sums, Shape(int64_t(sums.size())), DType::int32), zero);
+    return c.set(sym.broadcast_sub(layer->make(DType::int32, layer->scale, 0, false), moved));
+  }
+  if (layer) return set_sums(c, *layer);
   const Symbol a = minus_zero(c, 0, 2, DType::float64, -2), b = minus_zero(c, 1, 3, DType::float64, -1);
   c.set(cast(matmul(a, b), DType::int32));
 }
 
 // a, scale, zero, b, scale, zero, scale and zero of the result
 void qlinear_matmul(Call& c) {
+  const auto layer = integer_product(c, levels_of(c, 0, 1, 2, 0), levels_of(c, 3, 4, 5, 1), false, {});
+  if (set_levels(c, layer, 6, 7)) return;
   const Symbol a = minus_zero(c, 0, 2, DType::float64, -2), b = minus_zero(c, 3, 5, DType::float64, -1);
   const auto scale = [&](int i, int axis, int rank) {
     const Symbol s = cast(c.x(i), DType::float64);
@@ -139,12 +178,22 @@ void qlinear_matmul(Call& c) {
 }
 
 void conv_integer(Call& c) {
+  if (const auto layer = integer_convolution(c, levels_of(c, 0, -1, 2, 1), levels_of(c, 1, -1, 3, 0), {})) {
+    return set_sums(c, *layer);
+  }
   const Symbol x = minus_zero(c, 0, 2, DType::float32, 1), w = minus_zero(c, 1, 3, DType::float32, 0);
   c.set(cast(sym.around(convolution(c, x, w)), DType::int32));
 }
 
 // x, scale, zero, w, scale, zero, scale and zero of the result, bias in units of both scales
 void qlinear_conv(Call& c) {
+  if (!c.has(8) || c.input(8).is_constant()) {
+    const auto x = levels_of(c, 0, 1, 2, 1), w = levels_of(c, 3, 4, 5, 0);
+    std::vector<double> bias;
+    if (x && w && c.has(8)) bias = c.numbers(8);
+    for (size_t i = 0; i < bias.size(); ++i) bias[i] *= x->scale[0] * w->scale[w->scale.size() > 1 ? i : 0];
+    if (set_levels(c, integer_convolution(c, x, w, bias), 6, 7)) return;
+  }
   const Symbol x = minus_zero(c, 0, 2, DType::float32, 1), w = minus_zero(c, 3, 5, DType::float32, 0);
   Symbol y = sym.around(convolution(c, x, w));
   const int rank = rank_of(y);

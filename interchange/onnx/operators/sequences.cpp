@@ -41,9 +41,6 @@ void erase(Call& c) {
   c.set(v);
 }
 
-Value number(int64_t n) { return Value::constant(NDArray::from(&n, 1, Shape(), DType::int64)); }
-Value truth(bool b) { return Value::constant(NDArray::from(&b, 1, Shape(), DType::boolean)); }
-
 void split_to_sequence(Call& c) {
   const int axis = c.axis("axis", 0, c.rank());
   const int64_t length = c.shape()[axis];

@@ -199,7 +199,8 @@ struct UpdateCount {
   int64_t t = 1;
   bool bias_correction = true;
 };
-UpdateNumbers update_numbers(const UpdateRule& rule, double lr, double wd, double eta, const UpdateCount& count);
+KAON_API UpdateNumbers update_numbers(const UpdateRule& rule, double lr, double wd, double eta,
+                                      const UpdateCount& count);
 
 template <class Op>
 UpdateCall update_call(const Op& op) {

@@ -112,7 +112,7 @@ std::unique_ptr<Int8ConvSet> make_set(const ConvGeometry& g, bool is_signed) {
   std::vector<ConvRows> rows = rows_of_parts(g, division.parts);
   if (rows.empty()) rows = {{0, g.out[0], 0, g.in[0], g.pad[0], g.pad[0]}};
   Desc weights;
-  bool is_own = g.weights() == 0 || !has_exact_products(dnnl::get_effective_cpu_isa());
+  bool is_own = g.weights() == 0 || !multiplies_int8();
   for (const ConvRows& r : rows) {
     onednn::Primitive primitive;
     if (!is_own) primitive = make_primitive(set->g, r, is_signed, weights);
@@ -173,6 +173,8 @@ void own_convolution(const Int8ConvSet& set, const ConvRows& rows, const T* imag
 }
 
 }  // namespace
+
+bool multiplies_int8() { return has_exact_products(dnnl::get_effective_cpu_isa()); }
 
 std::string Int8ConvSet::implementation() const { return is_own() ? "int16" : pieces[0].run.implementation(); }
 

@@ -34,6 +34,9 @@ struct Int8ConvSet : KernelState {
   std::string implementation() const override;
 };
 
+// Whether the processor sums four products at once: elsewhere layers of floats are faster than these.
+bool multiplies_int8();
+
 // The set for these sizes; from the plan node's slot or the cache.
 onednn::CacheHandle<Int8ConvSet> int8_conv_set(const KernelContext& c, const ConvGeometry& g, bool is_signed);
 

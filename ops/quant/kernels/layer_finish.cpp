@@ -41,18 +41,22 @@ bool LayerFinish::is_exact() const {
 }
 
 void LayerFinish::operator()(const Int8Sums& part) const {
-  const int32_t* const own_bias = bias ? bias + part.channel : nullptr;
+  const int32_t* own_bias = bias ? bias + part.channel : nullptr;
   if (is_exact()) {
     finish_sums(part.sums, part.positions, part.channels, own_bias, act == FusedKind::relu);
     return write(part, part.sums);
   }
+  if (is_bias_whole) {
+    finish_sums(part.sums, part.positions, part.channels, own_bias, false);
+    own_bias = nullptr;
+  }
   const auto count = size_t(part.positions * part.channels);
   const float* const own_scale = scale ? scale + part.channel : nullptr;
-  // the bounds of uint8 are relu's
-  const bool is_linear = act == FusedKind::none || (act == FusedKind::relu && out.dtype == DType::uint8);
+  const bool is_linear = act == FusedKind::none || act == FusedKind::relu;
   if (is_linear && own_scale && !addend && size_of(out.dtype) == 1) {
     Scratch levels(count);
-    sums_to_levels(part.sums, part.positions, part.channels, own_bias, own_scale, out.dtype, levels.data());
+    sums_to_levels(part.sums, part.positions, part.channels, own_bias, own_scale, zero, act == FusedKind::relu,
+                   out.dtype, levels.data());
     return write(part, levels.data());
   }
   auto* const y = reinterpret_cast<float*>(part.sums);  // in place: an element is read before it is written

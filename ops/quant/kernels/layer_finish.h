@@ -12,9 +12,11 @@ struct LayerFinish {
   bool in_rows = false;                // channels of a position are together in memory
   int64_t filters = 0, positions = 0;  // of an image of the result
   const int32_t* bias = nullptr;
+  bool is_bias_whole = false;  // added to the sums as whole numbers; else as floats
   // By filter: from sums to levels of the result, or to units where act is not homogeneous; null: they are levels.
   const float* scale = nullptr;
   float unit = 1;  // levels of the result per unit; 1 for floats
+  float zero = 0;  // the level that stands for 0; other than 0 without addend, with none or relu as act
   FusedKind act = FusedKind::none, postsum = FusedKind::none;
   double act_alpha = 0, postsum_alpha = 0;
   const TensorView* addend = nullptr;  // levels

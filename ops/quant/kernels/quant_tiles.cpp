@@ -147,19 +147,22 @@ void SumsToFloats(const int32_t* sums, int64_t rows, int64_t channels, const int
 
 template <class T>
 HWY_INLINE void NarrowSums(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
-                           void* levels) {
+                           float zero, bool relu, void* levels) {
   T* to = static_cast<T*>(levels);
   for (int64_t r = 0; r < rows; ++r, sums += channels, to += channels) {
     for_each_vector<float>(channels, [&](auto d, int64_t c) HWY_ATTR {
-      StoreLevels(d, FinishedSums(d, sums + c, bias ? bias + c : nullptr, scale + c), to + c);
+      auto y = FinishedSums(d, sums + c, bias ? bias + c : nullptr, scale + c);
+      if (relu) y = hn::Max(y, hn::Zero(d));
+      if (zero != 0) y = hn::Add(hn::Round(y), hn::Set(d, zero));
+      StoreLevels(d, y, to + c);
     });
   }
 }
 
 void SumsToLevels(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
-                  DType to, void* levels) {
-  if (to == DType::int8) return NarrowSums<int8_t>(sums, rows, channels, bias, scale, levels);
-  NarrowSums<uint8_t>(sums, rows, channels, bias, scale, levels);
+                  float zero, bool relu, DType to, void* levels) {
+  if (to == DType::int8) return NarrowSums<int8_t>(sums, rows, channels, bias, scale, zero, relu, levels);
+  NarrowSums<uint8_t>(sums, rows, channels, bias, scale, zero, relu, levels);
 }
 
 void FinishSums(int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, bool relu) {
@@ -286,8 +289,8 @@ void floats_to_asymmetric(const float* from, float scale, float shift, uint8_t* 
   HWY_DYNAMIC_DISPATCH(FloatsToAsymmetric)(from, scale, shift, levels, n);
 }
 void sums_to_levels(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
-                    DType to, void* levels) {
-  HWY_DYNAMIC_DISPATCH(SumsToLevels)(sums, rows, channels, bias, scale, to, levels);
+                    float zero, bool relu, DType to, void* levels) {
+  HWY_DYNAMIC_DISPATCH(SumsToLevels)(sums, rows, channels, bias, scale, zero, relu, to, levels);
 }
 void relu_floats(float* y, size_t n) { HWY_DYNAMIC_DISPATCH(ReluFloats)(y, n); }
 void sums_to_floats(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,

@@ -114,6 +114,52 @@ TEST_CASE("onnx block: a program holds for the values that it depends on", "[onn
   CHECK_THROWS_AS(with({5, 1, 2}), ShapeError);
 }
 
+TEST_CASE("onnx block: under the policy bucket one program does for every batch", "[onnx]") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  net(nd.random_normal({2, 3, 8, 8}));
+  onnx::save(net, folder.path / "net.onnx", {.batch_name = "n"});
+  onnx::Block back = onnx::load(folder.path / "net.onnx");
+  back.hybridize({.policy = PlanPolicy::bucket});
+  for (const int64_t rows : {3, 1, 7, 8, 5, 3}) {
+    CAPTURE(rows);
+    const NDArray x = nd.random_normal({rows, 3, 8, 8}), y = back(x);
+    CHECK(y.shape() == Shape(rows, 5));
+    CHECK(largest_difference(y, net(x)) < 1e-5);
+  }
+  // a call that is recorded has a plan of its own
+  const NDArray x = nd.random_normal({3, 3, 8, 8});
+  autograd::record([&] { return back(x).sum(); }).backward();
+  const NDArray y = back(x);  // with BatchNorm's new statistics
+  back.hybridize(false);
+  CHECK(largest_difference(y, back(x)) < 1e-5);
+
+  const Symbol data = sym.var("x", {2, 4});
+  onnx::save(sym.sum(data, {.axis = Shape(0)}), {{"x", {Shape(2, 4), DType::float32}}}, {}, folder.path / "sum.onnx",
+             {.batch_name = "n"});
+  onnx::Block sums = onnx::load(folder.path / "sum.onnx");
+  sums.hybridize({.policy = PlanPolicy::bucket});
+  CHECK_THROWS_AS(sums(nd.ones({3, 4})), ShapeError);
+  onnx::Block reshapes = onnx::load(sample("node/test_reshape_allowzero_reordered"));
+  reshapes.hybridize({.policy = PlanPolicy::bucket});
+  const std::vector<int64_t> to{3, 4, 0};
+  CHECK_THROWS_AS(reshapes.forward({nd.zeros({0, 3, 4}), nd.array(to)}), Error);
+}
+
+TEST_CASE("onnx block: as constants it gives the same, and has no parameters") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  const NDArray x = nd.random_normal({2, 3, 8, 8}), y = net(x);
+  onnx::save(net, folder.path / "net.onnx");
+  onnx::Block constants = onnx::load(folder.path / "net.onnx", {.trainable = false});
+  CHECK(constants.collect_params().size() == 0);
+  for (int i = 0; i < 3; ++i) CHECK(largest_difference(constants(x), y) < 1e-5);
+}
+
 TEST_CASE("onnx block: nets of the model zoo survive the way through a file") {
   Folder folder;
   const NDArray x = nd.random_normal({1, 3, 64, 64});

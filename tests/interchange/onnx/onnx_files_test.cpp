@@ -1,6 +1,8 @@
 // ONNX files that are not what they should be.
 #include <catch2/catch.hpp>
 
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -169,6 +171,32 @@ TEST_CASE("onnx files: external data stay in the model's folder") {
   fs::create_symlink("/etc", folder.path / "link");
   refused("link/passwd", "0", "12", "leaves the model's folder");
 }
+
+#ifdef __linux__
+TEST_CASE("onnx files: parameters are the memory of the file, which training does not change") {
+  Folder folder;
+  const std::vector<float> values{0, 1, 2, 3};
+  const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  const fs::path data = folder.write("data.bin", bytes);
+  onnx::Block block = onnx::load(folder.write("good.onnx", with_external("data.bin", "4", "12")));
+  const NDArray w = block.collect_params().get("w").data();
+  const auto at = reinterpret_cast<uintptr_t>(w.data<const float>().data());
+  bool is_mapped = false;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2 || at < begin || at >= end) continue;
+    is_mapped = line.find(data.filename().string()) != std::string::npos;
+  }
+  CHECK(is_mapped);
+  gluon::Trainer trainer(block.collect_params(), optimizer::SGD({.learning_rate = 1}));
+  autograd::record([&] { return block(nd.zeros({3})).sum(); }).backward();
+  trainer.step(1);
+  CHECK(block(nd.zeros({3})).asvector<float>() == std::vector<float>{0, 1, 2});
+  std::ifstream in(data, std::ios::binary);
+  CHECK(std::string(std::istreambuf_iterator<char>(in), {}) == bytes);
+}
+#endif
 
 TEST_CASE("onnx files: messages inside one another have an end") {
   // a graph in an attribute of a node in a graph ...
