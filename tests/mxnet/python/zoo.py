@@ -13,10 +13,11 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SMALL = ['alexnet', 'mobilenet0.25', 'mobilenetv2_0.25', 'resnet18_v1', 'resnet18_v2', 'squeezenet1.1', 'vgg11_bn']
+SMALL = ['alexnet', 'mobilenet0.25', 'mobilenetv2_0.25', 'resnet18_v1', 'resnet18_v2']
 # Sizes of images: as small as the pooling in the nets allows.
 SIZES = {'alexnet': 67, 'densenet': 224, 'inception': 299, 'squeezenet': 224, '': 64}
-LIMITS = {'outputs': 2e-5, 'gradients': 1e-8, 'updated': 1e-8, 'files': 2e-5}
+# MXNet keeps lr and momentum in float32: new parameters and running statistics differ by that.
+LIMITS = {'outputs': 2e-5, 'gradients': 1e-8, 'updated': 1e-6, 'files': 2e-5}
 
 
 def size_of(name):
@@ -48,15 +49,18 @@ class Worker:
         return net
 
     def training_step(self, name, net):
-        """Gradients and then the parameters, by their names in the net."""
+        """Gradients, that of the data too, and then the parameters, by their names in the net."""
         mx, gluon = self.mx, self.mx.gluon
         net.cast('float64')
         parameters = net._collect_params_with_prefix()
         trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.05, 'momentum': 0.9, 'wd': 1e-3})
+        data = self.data(name, 'float64')
+        data.attach_grad()  # MXNet updates running statistics where a gradient passes, Kaon in the forward
         with mx.autograd.record():
-            loss = gluon.loss.SoftmaxCrossEntropyLoss()(net(self.data(name, 'float64')), mx.nd.array([1, 7]))
+            loss = gluon.loss.SoftmaxCrossEntropyLoss()(net(data), mx.nd.array([1, 7]))
         loss.backward()
-        results = {'gradients ' + k: p.grad().asnumpy() for k, p in parameters.items() if p.grad_req != 'null'}
+        results = {'gradients data': data.grad.asnumpy()}
+        results.update({'gradients ' + k: p.grad().asnumpy() for k, p in parameters.items() if p.grad_req != 'null'})
         trainer.step(2)
         results.update({'updated ' + k: p.data().asnumpy() for k, p in parameters.items()})
         return results
