@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <numeric>
+#include <vector>
 
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/driver/driver.h"
@@ -87,6 +89,62 @@ NDArray Communicator::all_gather(const NDArray& x, std::source_location site) co
   shape[0] *= d.size();
   const NDArray out = NDArray::empty(shape, x.dtype(), x.device());
   d.push({.kind = Kind::all_gather, .dtype = x.dtype(), .count = x.size()}, x, out, {"all_gather", site});
+  return out;
+}
+
+namespace {
+// In elements of x, of which a row has `each`.
+std::shared_ptr<const std::vector<int64_t>> counts_of(const char* name, std::span<const int64_t> rows, int size,
+                                                      int64_t each) {
+  if (rows.size() != size_t(size)) {
+    throw ValueError(
+        fmt::format("[{}] expected a number of rows for each of {} ranks, got {}", name, size, rows.size()));
+  }
+  auto counts = std::make_shared<std::vector<int64_t>>();
+  for (const int64_t n : rows) {
+    if (n < 0) throw ValueError(fmt::format("[{}] expected numbers of rows, got {}", name, n));
+    counts->push_back(n * each);
+  }
+  return counts;
+}
+int64_t row_of(const char* name, const NDArray& x) {
+  if (x.ndim() == 0)
+    throw ShapeError(fmt::format("[{}] expected an array with rows, got one without dimensions", name));
+  return x.shape().product(1, x.ndim());
+}
+}  // namespace
+
+NDArray Communicator::reduce_scatter(const NDArray& x, std::span<const int64_t> rows, Reduce op,
+                                     std::source_location site) const {
+  Driver& d = driver();
+  check_array("reduce_scatter", x);
+  check_dtype("reduce_scatter", x.dtype(), op);
+  auto counts = counts_of("reduce_scatter", rows, d.size(), row_of("reduce_scatter", x));
+  Shape shape = x.shape();
+  if (const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t(0)); all != shape[0]) {
+    throw ShapeError(
+        fmt::format("[reduce_scatter] expected {} rows, those of all ranks, got shape {}", all, x.shape().str()));
+  }
+  shape[0] = rows[size_t(d.rank())];
+  const NDArray out = NDArray::empty(shape, x.dtype(), x.device());
+  d.push({.kind = Kind::reduce_scatter, .op = op, .dtype = x.dtype(), .count = x.size(), .counts = std::move(counts)},
+         x, out, {"reduce_scatter", site});
+  return mean_of(out, op, d.size(), site);
+}
+
+NDArray Communicator::all_gather(const NDArray& x, std::span<const int64_t> rows, std::source_location site) const {
+  Driver& d = driver();
+  check_array("all_gather", x);
+  auto counts = counts_of("all_gather", rows, d.size(), row_of("all_gather", x));
+  Shape shape = x.shape();
+  if (shape[0] != rows[size_t(d.rank())]) {
+    throw ShapeError(fmt::format("[all_gather] expected {} rows of rank {}, got shape {}", rows[size_t(d.rank())],
+                                 d.rank(), x.shape().str()));
+  }
+  shape[0] = std::accumulate(rows.begin(), rows.end(), int64_t(0));
+  const NDArray out = NDArray::empty(shape, x.dtype(), x.device());
+  d.push({.kind = Kind::all_gather, .dtype = x.dtype(), .count = out.size(), .counts = std::move(counts)}, x, out,
+         {"all_gather", site});
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string>
 
 #include "kaon/engine/api.h"
@@ -70,8 +71,15 @@ class Communicator {
   // ShapeError unless the rows divide by size().
   NDArray reduce_scatter(const NDArray& x, Reduce op = Reduce::sum,
                          std::source_location site = std::source_location::current()) const;
+  // The same where rank r gets rows[r] of the rows. Throws ValueError for another number of ranks than there are, and a
+  // negative number, ShapeError where they are not all rows.
+  NDArray reduce_scatter(const NDArray& x, std::span<const int64_t> rows, Reduce op = Reduce::sum,
+                         std::source_location site = std::source_location::current()) const;
   // The ranks' rows one after another: (n, ...) becomes (size * n, ...).
   NDArray all_gather(const NDArray& x, std::source_location site = std::source_location::current()) const;
+  // The same where rank r gives rows[r] rows. Throws as reduce_scatter() does.
+  NDArray all_gather(const NDArray& x, std::span<const int64_t> rows,
+                     std::source_location site = std::source_location::current()) const;
   // Writes the root's values to x on every rank.
   void broadcast(const NDArray& x, int root = 0, std::source_location site = std::source_location::current()) const;
   // From one rank to another, in the order of the calls. A send does not wait for its recv.

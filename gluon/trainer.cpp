@@ -69,8 +69,21 @@ Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& op
         fmt::format("[Trainer] clip_global_norm must be above 0, or 0 for none, got {}", options.clip_global_norm));
   }
   for (const Parameter& p : parameters) slots_.push_back({.parameter = p, .states = {}});
-  if (store_->num_workers() > 1) {
-    ranks_ = std::make_shared<detail::GradientBuckets>(store_->ranks());
+  const bool asks_for_ranks =
+      options.deterministic || options.shard_states || options.compression_params.type != "none";
+  if (asks_for_ranks && !store_->ranks().defined()) {
+    throw ValueError(
+        fmt::format("[Trainer] deterministic, shard_states and compression_params are for kvstore dist_sync, got '{}'",
+                    options.kvstore));
+  }
+  if (store_->num_workers() > 1 || asks_for_ranks) {
+    const detail::BucketOptions buckets{.compression = options.compression_params,
+                                        .shards = options.deterministic ? options.shards : 0,
+                                        .gives_owners = options.shard_states};
+    if (options.deterministic && options.shards < 1) {
+      throw ValueError(fmt::format("[Trainer] shards must be a power of two, got {}", options.shards));
+    }
+    ranks_ = std::make_shared<detail::GradientBuckets>(store_->ranks(), buckets);
     ranks_->share_values(this->parameters());
     store_ = std::make_shared<const KVStore>(KVStore::create("device"));  // the buckets add up over the ranks
   }
@@ -130,14 +143,6 @@ void Trainer::Slot::keep_stamps() { stamps = stamps_of(parameter); }
 std::vector<Trainer::Slot*> Trainer::all_slots() {
   std::vector<Slot*> all;
   for (Slot& s : slots_) all.push_back(&s);
-  return all;
-}
-
-std::vector<Parameter> Trainer::parameters_with_gradients() const {
-  std::vector<Parameter> all;
-  for (const Slot& s : slots_) {
-    if (s.parameter.grad_req() != GradReq::null && s.parameter.is_initialized()) all.push_back(s.parameter);
-  }
   return all;
 }
 
@@ -256,14 +261,16 @@ Trainer::UpdatePlan Trainer::update_plan(int64_t batch_size) const {
           .unscaled = scaling_ && scaling_->unscaled};
 }
 
-NDArray Trainer::UpdatePlan::apply(std::span<const NDArray* const> arrays, const std::source_location& site) const {
+NDArray Trainer::UpdatePlan::apply(std::span<const NDArray* const> arrays, const std::source_location& site,
+                                   std::span<const NDArray> all_gradients) const {
   const optimizer::Rule& rule = optimizer.rule();
   if (!scaling && clip_global_norm == 0) return rule.update(arrays, options, site);
   const NDArray* const state = scaling ? arrays.back() : nullptr;
   std::vector<const NDArray*> all(arrays.begin(), arrays.end() - (state ? 1 : 0)), gradients;
   if (state) gradients.push_back(state);
   const size_t group = size_t(2 + rule.num_states());
-  for (size_t i = 1; i + 1 < all.size(); i += group) gradients.push_back(all[i]);
+  for (size_t i = 1; all_gradients.empty() && i + 1 < all.size(); i += group) gradients.push_back(all[i]);
+  for (const NDArray& g : all_gradients) gradients.push_back(&g);
   const double most = clip_global_norm > 0 ? clip_global_norm : -1;
   const NDArray factor = state ? nd._kaon_loss_scale(gradients,
                                                      {.rescale_grad = options.rescale_grad,
@@ -276,6 +283,7 @@ NDArray Trainer::UpdatePlan::apply(std::span<const NDArray* const> arrays, const
                                                      site)
                                : nd._kaon_gradient_factor(
                                      gradients, {.rescale_grad = options.rescale_grad, .clip_global_norm = most}, site);
+  if (all.empty()) return factor;  // other ranks change all weights
   if (rule.takes_factor()) {
     all.push_back(&factor);
     return rule.update(all, options, site);
@@ -309,22 +317,26 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
   check_scaled(!scaling_ || scaling_->has_scaled);
   throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, false);
+  if (ranks_) check_shards();
   const std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
   if (ranks_) ranks_->share_values(parameters());
   const auto is_on_several = [](const Slot* s) { return s->parameter.list_ctx().size() > 1; };
   // a rate that is refused leaves the gradients as they are
-  if (ranks_ || std::any_of(slots.begin(), slots.end(), is_on_several)) rates(slots);
+  if (ranks_ || std::any_of(slots.begin(), slots.end(), is_on_several)) {
+    if (const std::vector<Slot*> own = owned(slots); !own.empty()) rates(own);
+  }
   for (const Slot* s : slots) {
     if (!is_on_several(s)) continue;
     const std::vector<NDArray> gradients = gradients_of(s->parameter);
     store_->pushpull(s->parameter.name(), gradients, std::span(gradients).first(1));
   }
-  if (ranks_) ranks_->all_reduce(parameters_with_gradients());
+  if (ranks_) add_up_over_ranks(false);
   update_slots(slots, batch_size, site);
 }
 
 void Trainer::allreduce_grads() {
   throw_failure_of_earlier_step();
+  if (ranks_) check_shards();
   autograd::ModeScope mode(false, false);
   for (const Slot& s : slots_) {
     const Parameter& p = s.parameter;
@@ -334,7 +346,7 @@ void Trainer::allreduce_grads() {
   }
   if (!ranks_) return;
   ranks_->share_values(parameters());
-  ranks_->all_reduce(parameters_with_gradients());
+  add_up_over_ranks(true);
   for (const Slot& s : slots_) {
     if (s.parameter.grad_req() == GradReq::null || !s.parameter.is_initialized()) continue;
     const std::vector<NDArray> gradients = s.parameter.list_grad();
@@ -352,6 +364,7 @@ void Trainer::update(int64_t batch_size, bool ignore_stale_grad, std::source_loc
 
 void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, const std::source_location& site) {
   if (!slots.empty()) {
+    const std::vector<Slot*> own = owned(slots);
     const size_t states = size_t(optimizer_.rule().num_states()), group = 2 + states;
     std::vector<NDArray> weights, gradients;
     std::vector<const NDArray*> arrays;
@@ -359,7 +372,7 @@ void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, con
     weights.reserve(slots.size());
     gradients.reserve(slots.size());
     arrays.reserve(group * slots.size() + 2);
-    for (Slot* s : slots) {
+    for (Slot* s : own) {
       complete_states(*s);
       const Parameter& p = s->parameter;
       if (p.has_row_sparse_grad() && optimizer_.rule().updates_rows()) {
@@ -373,12 +386,20 @@ void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, con
       arrays.push_back(&gradients.back());
       for (const NDArray& state : s->states) arrays.push_back(&state);
     }
-    NDArray rates_array = rates(slots);
-    arrays.push_back(&rates_array);
-    if (scaling_) arrays.push_back(&scale_state(rates_array.device()));
-    push_step([&] { return update_plan(batch_size).apply(arrays, site); });
+    NDArray rates_array;
+    if (!own.empty()) {
+      rates_array = rates(own);
+      arrays.push_back(&rates_array);
+    }
+    if (scaling_) arrays.push_back(&scale_state(slots[0]->parameter.list_ctx()[0]));
+    std::vector<NDArray> all_gradients;
+    for (size_t i = 0; own.size() < slots.size() && i < slots.size(); ++i) {
+      all_gradients.push_back(slots[i]->parameter.list_grad()[0]);
+    }
+    if (!arrays.empty()) push_step([&] { return update_plan(batch_size).apply(arrays, site, all_gradients); });
     if (scaling_) scaling_->has_scaled = scaling_->unscaled = false;
     for (const RowUpdate& r : rows) r.put_back();
+    if (ranks_ && ranks_->gives_owners()) ranks_->gather_values();
     for (Slot* s : slots) {
       ++s->updates;
       s->keep_stamps();

@@ -3,9 +3,11 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -42,6 +44,17 @@ KAON_API void unscale(gluon::Trainer& trainer);
 
 namespace gluon {
 
+// How gradients are made smaller on their way between ranks: MXNet's compression_params, with two types more.
+// "none". "2bit": MXNet's, for float32: a rank adds each gradient to what is left of those before and sends threshold
+// where that is at least threshold, -threshold where it is at most -threshold, else 0; what it sends is taken from what
+// is left. "float16", "bfloat16": gradients are rounded before they are sent and after each addition; beyond the range
+// of float16 they become infinite.
+struct CompressionParams {
+  std::string_view type = "none";
+  double threshold = 0.5;  // of 2bit, above 0
+};
+static_assert(std::is_trivially_destructible_v<CompressionParams>);
+
 struct TrainerOptions {
   // Where the 2-norm of all gradients together, divided by the batch size, is larger, they are multiplied by
   // clip_global_norm / (norm + 1e-8): as gluon::clip_global_norm of gradients that are divided already, within each
@@ -53,6 +66,18 @@ struct TrainerOptions {
   // comm::mpi() too, and give every parameter rank 0's values: those that have values when the trainer is made at once,
   // the others at their first step. batch_size is then that of all ranks together.
   std::string_view kvstore = "device";
+
+  // --- over ranks alone; all ranks give the same
+
+  CompressionParams compression_params{};
+  // Gradients have the same bits for any number of ranks, a power of two up to `shards`: a batch of all ranks is cut
+  // into `shards` parts, a power of two, whose gradients are added up by one binary tree. TrainingStep does that with
+  // its data; other programs call backward_by_shards().
+  bool deterministic = false;
+  int shards = 8;
+  // Each parameter has one rank that keeps the optimizer's states for it, updates it and gives it to the others
+  // (ZeRO-1). Numbers are as without.
+  bool shard_states = false;
 };
 static_assert(std::is_trivially_destructible_v<TrainerOptions>);
 
@@ -76,6 +101,14 @@ class Trainer {
   // skips such parameters.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
+  // Of this rank's part of a batch, what record(), loss(inputs) and backward() do: shard by shard under
+  // `deterministic`, else at once; `inputs`, whose first axis is that of the samples, come in these parts. Each part
+  // draws numbers of its own, the same for any number of ranks if these have one seed. Returns the losses one after
+  // another. Throws ValueError for no inputs and samples that do not divide by the shards, StateError for grad_req add,
+  // or several devices, under `deterministic`.
+  NDArray backward_by_shards(std::span<const NDArray> inputs,
+                             const std::function<NDArray(std::span<const NDArray>)>& loss,
+                             std::source_location site = std::source_location::current());
   // The first half of step(): gradients of each device become their sum over the devices, which the program may look at
   // and change, on the first device. Throws as step() does.
   void allreduce_grads();
@@ -95,17 +128,23 @@ class Trainer {
   NDArray loss_scale() const;
 
   // Writes states() as an array file. Blocks until they are computed. Throws IoError, the failure of a state, and as
-  // states() does.
+  // states() does. Over ranks all of them call it, and rank 0 writes: it returns when the file is there, or throws on
+  // each rank, CommError where one is gone.
   void save_states(const std::filesystem::path& file) const;
   // Reads such a file. Blocks. Throws IoError, ValueError when the file is of another optimizer (by its name, where the
   // file and the optimizer have one), of other parameters or other states or when two parameters have one name,
   // ShapeError or TypeError for a state that does not fit; then nothing is changed.
   void load_states(const std::filesystem::path& file);
   // The optimizer's name, states (momentum, means), the numbers of updates, the learning rate and the scale of losses,
-  // by parameter name: the arrays themselves. Throws ValueError when two parameters have one name.
+  // by parameter name: the arrays themselves. With shard_states all ranks call it, and get those of other ranks as
+  // copies; with another number of ranks set_states() takes them as well. Throws ValueError when two parameters have
+  // one name.
   NamedArrays states() const;
   // What load_states() does with a file's arrays; `source` is named in errors. May block as that does.
   void set_states(const NamedArrays& arrays, const std::string& source);
+
+  // Null: there is one rank, or those of comm::mpi() do not train together.
+  const std::shared_ptr<detail::GradientBuckets>& over_ranks() const { return ranks_; }
 
  private:
   friend class TrainingStep;  // does the same in one submission
@@ -143,7 +182,9 @@ class Trainer {
     std::optional<amp::LossScaleOptions> scaling;
     bool unscaled;  // the gradients are divided by the scale already
     // arrays: as Rule::update's, without a factor, then the state of the scale if there is one. Returns its output.
-    NDArray apply(std::span<const NDArray* const> arrays, const std::source_location& site) const;
+    // all_gradients: where arrays have only some of those that the factor is of.
+    NDArray apply(std::span<const NDArray* const> arrays, const std::source_location& site,
+                  std::span<const NDArray> all_gradients = {}) const;
   };
   UpdatePlan update_plan(int64_t batch_size) const;
   const NDArray& scale_state(Device device);
@@ -154,6 +195,11 @@ class Trainer {
     bool unscaled = false;
   };
   void complete_states(Slot& slot);
+  void check_shards() const;
+  void refuse_gradients_without_shards(const char* caller) const;
+  void add_up_over_ranks(bool everywhere);
+  NamedArrays states_of(const Slot& slot) const;
+  std::vector<Slot*> owned(std::span<Slot* const> slots);
   NDArray rates(std::span<Slot* const> slots);
   int64_t num_update() const;
 
@@ -163,6 +209,7 @@ class Trainer {
   std::vector<Parameter> parameters_with_gradients() const;
   std::shared_ptr<const KVStore> store_;
   std::shared_ptr<detail::GradientBuckets> ranks_;  // null: there is one rank
+  bool has_shards_ = false;                         // the gradients are the sum over this rank's shards
   std::optional<Scaling> scaling_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;

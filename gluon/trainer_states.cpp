@@ -5,7 +5,9 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/gluon/internal/write_by_one_rank.h"
 #include "kaon/gluon/trainer.h"
 
 namespace kaon::gluon {
@@ -36,7 +38,29 @@ void take_optimizer(std::unordered_map<std::string, NDArray>& arrays, const std:
 
 }  // namespace
 
-void Trainer::save_states(const std::filesystem::path& file) const { nd_file::save(file, states()); }
+void Trainer::save_states(const std::filesystem::path& file) const {
+  const NamedArrays all = states();
+  detail::write_by_one_rank(ranks_.get(), [&] { nd_file::save(file, all); });
+}
+
+// Of an array that another rank keeps, a copy.
+NamedArrays Trainer::states_of(const Slot& slot) const {
+  const Parameter& p = slot.parameter;
+  const bool are_elsewhere = ranks_ && ranks_->gives_owners() && slot.updates > 0;
+  NamedArrays all;
+  for (size_t k = 0; k < (are_elsewhere ? size_t(optimizer_.rule().num_states()) : slot.states.size()); ++k) {
+    NDArray state;
+    if (k < slot.states.size()) {
+      state = slot.states[k];
+    } else {
+      const optimizer::RuleState kept = optimizer_.rule().state(int(k), p.shape(), p.dtype());
+      state = NDArray::empty(kept.shape, kept.dtype);
+    }
+    if (are_elsewhere) ranks_->ranks().broadcast(state, ranks_->owner_of(p));
+    all.emplace_back(fmt::format("state{}:{}", k, p.name()), state);
+  }
+  return all;
+}
 
 NamedArrays Trainer::states() const {
   check_names(slots_, "save_states");
@@ -50,7 +74,7 @@ NamedArrays Trainer::states() const {
   for (const Slot& s : slots_) {
     const std::string& name = s.parameter.name();
     number("updates:" + name, double(s.updates));
-    for (size_t k = 0; k < s.states.size(); ++k) arrays.emplace_back(fmt::format("state{}:{}", k, name), s.states[k]);
+    for (auto& state : states_of(s)) arrays.push_back(std::move(state));
   }
   if (scaling_) {
     const bool is_made = scaling_->state.defined();

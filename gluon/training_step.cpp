@@ -6,6 +6,7 @@
 
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/gluon/internal/gradient_buckets.h"
+#include "kaon/gluon/internal/shards.h"
 #include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon::gluon {
@@ -16,12 +17,15 @@ using namespace graph;
 struct TrainingStep::Program {
   std::shared_ptr<const detail::Traced> traced;
   std::vector<TensorMeta> metas;  // of the data where the trace has read its shapes
-  int64_t divisor;                // of the gradients in the update; 0: none follows
+  Ends ends;
+  int64_t divisor;  // of the gradients in the update; 0: none follows in the plan
   double clip_gradient;
   bool scales_losses;
-  std::vector<GradReq> requests;  // by slot of the trainer
-  std::vector<size_t> slots;      // of the trainer, by parameter; no_slot: not trained
-  std::vector<size_t> summed;     // among the trained: those with grad_req add
+  std::vector<GradReq> requests;   // by slot of the trainer
+  std::vector<size_t> slots;       // of the trainer, by parameter; no_slot: not trained
+  std::vector<size_t> summed;      // among the trained: those with grad_req add
+  std::vector<uint32_t> returned;  // among the trained: those whose gradients are outputs
+  uint64_t layout = 0;             // of the buckets that take these
   std::shared_ptr<CachedGraph> graph;
 };
 
@@ -54,6 +58,13 @@ bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inpu
   return true;
 }
 
+std::vector<const NDArray*> pointers_to(std::span<const NDArray> inputs) {
+  if (inputs.empty()) throw ValueError("[TrainingStep] there are no inputs");
+  std::vector<const NDArray*> all;
+  for (const NDArray& a : inputs) all.push_back(&a);
+  return all;
+}
+
 constexpr const char* scale_name = "loss_scale";
 
 // The traced program; where losses are scaled, gradients flow through a further output alone, the last: the loss times
@@ -81,12 +92,13 @@ detail::Traced TrainingStep::run_trace(std::span<const NDArray* const> inputs, c
 
 int64_t TrainingStep::divisor(std::span<const NDArray* const> inputs, Ends ends) const {
   const int64_t samples = batch_size_of(*inputs[0]);
-  return ends == Ends::with_sums ? 0 : batch_size_ > 0 ? batch_size_ : samples;
+  return ends != Ends::with_update ? 0 : batch_size_ > 0 ? batch_size_ : samples;
 }
 
 bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs, Ends ends) const {
   if (p.traced->input_names.size() != inputs.size() || !fit(p.metas, inputs)) return false;
-  if (p.divisor != divisor(inputs, ends)) return false;
+  if (p.ends != ends || p.divisor != divisor(inputs, ends)) return false;
+  if (ends == Ends::with_gradients && p.layout != trainer_->ranks_->layout()) return false;
   if (p.divisor > 0 && p.clip_gradient != trainer_->optimizer_.step_options(1).clip_gradient) return false;
   if (p.scales_losses != trainer_->scales_losses()) return false;
   for (size_t s = 0; s < p.requests.size(); ++s) {
@@ -99,6 +111,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
                                                           const std::source_location& site) const {
   const bool updates = ends == Ends::with_update;
   auto made = std::make_shared<Program>();
+  made->ends = ends;
   made->divisor = divisor(inputs, ends);
   for (const auto& p : programs_) {
     if (made->traced || p->traced->input_names.size() != inputs.size()) continue;
@@ -107,12 +120,6 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   if (!made->traced) {
     made->traced = std::make_shared<detail::Traced>(run_trace(inputs, site));
     if (made->traced->read_shapes) made->metas = metas_of(inputs);
-  }
-  if (trainer_->ranks_) {
-    throw StateError(
-        fmt::format("[TrainingStep] the trainer adds up gradients over {} ranks, which record(), backward() and "
-                    "Trainer::step() do",
-                    trainer_->ranks_->ranks().size()));
   }
   const std::vector<Parameter>& parameters = made->traced->parameters;
   made->slots.assign(parameters.size(), no_slot);
@@ -133,7 +140,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
                       "their gradients",
                       p.name(), p.list_ctx().size()));
     }
-    if (!updates && p.grad_req() != GradReq::add) {
+    if (ends == Ends::with_sums && p.grad_req() != GradReq::add) {
       throw StateError(
           fmt::format("[TrainingStep.accumulate] the grad_req of {} must be add, got write, with which each batch "
                       "overwrites the gradient of the one before",
@@ -160,13 +167,25 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
     update->wanted[inputs.size() + i] = true;
   }
   size_t trained = 0;
+  std::vector<Parameter> returned;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (made->slots[i] == no_slot) continue;
-    if (parameters[i].grad_req() == GradReq::add) made->summed.push_back(trained);
+    if (parameters[i].grad_req() == GradReq::add) {
+      made->summed.push_back(trained);
+    } else if (ends == Ends::with_gradients) {
+      made->returned.push_back(uint32_t(trained));
+      returned.push_back(parameters[i]);
+    }
     ++trained;
     for (int k = 0; k < update->num_states; ++k) names.push_back(fmt::format("{} state{}", parameters[i].name(), k));
   }
   if (trained == 0) throw StateError("[TrainingStep] the trainer has no parameter to change");
+  if (trainer_->ranks_) share_values();  // of parameters whose shapes the trace has found
+  if (ends == Ends::with_gradients) {
+    made->layout = trainer_->ranks_->layout();
+    update->returned = made->returned;
+    update->groups = trainer_->ranks_->buckets_of(returned);
+  }
   const size_t end_of_states = names.size();
   if (updates) names.push_back("learning rates");
   made->scales_losses = trainer_->scales_losses();
@@ -203,7 +222,7 @@ void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs, End
   if (options_.policy != PlanPolicy::error) return;
   for (const auto& p : programs_) {
     if (p->traced->input_names.size() != inputs.size()) continue;
-    if ((p->divisor > 0) != (ends == Ends::with_update)) continue;
+    if (p->ends != ends) continue;
     if (p->divisor != divisor(inputs, ends) && batch_size_ == 0) {
       throw StateError(
           fmt::format("[TrainingStep] policy error: nothing is planned for data dim 0: {} -> {}; plans: {}", p->divisor,
@@ -240,17 +259,6 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   return step(inputs, site);
 }
 
-namespace {
-
-std::vector<const NDArray*> pointers_to(std::span<const NDArray> inputs) {
-  if (inputs.empty()) throw ValueError("[TrainingStep] there are no inputs");
-  std::vector<const NDArray*> all;
-  for (const NDArray& a : inputs) all.push_back(&a);
-  return all;
-}
-
-}  // namespace
-
 NDArray TrainingStep::operator()(std::span<const NDArray> inputs, std::source_location site) {
   return step(pointers_to(inputs), site);
 }
@@ -271,12 +279,55 @@ void TrainingStep::set_batch_size(int64_t samples) {
   batch_size_ = samples;
 }
 
+// Before the first gradients, so that all ranks compute these with the same weights.
+void TrainingStep::share_values() const {
+  trainer_->ranks_->share_values(trainer_->parameters());
+  trainer_->ranks_->prepare(trainer_->parameters_with_gradients());
+}
+
+NDArray TrainingStep::step_over_ranks(std::span<const NDArray* const> inputs, const std::source_location& site) {
+  detail::GradientBuckets& ranks = *trainer_->ranks_;
+  const int64_t samples = batch_size_of(*inputs[0]);
+  const bool by_tree = ranks.shards() > 0;
+  autograd::ModeScope mode(false, true);
+  share_values();
+  NDArray loss;
+  if (!by_tree) {
+    loss = run(inputs, site, Ends::with_gradients);
+  } else {
+    trainer_->refuse_gradients_without_shards("TrainingStep");
+    const detail::Shards shards(inputs, &ranks, "TrainingStep");
+    std::vector<NDArray> losses;
+    std::vector<std::vector<NDArray>> outputs;
+    for (int i = 0; i < shards.count(); ++i) {
+      const std::vector<NDArray> part = shards.begin(i);
+      losses.push_back(run(pointers_to(part), site, Ends::with_gradients));
+      outputs.resize(outputs_.size());
+      for (size_t k = 0; k < outputs_.size(); ++k) outputs[k].push_back(outputs_[k]);
+      ranks.end_shard(trainer_->parameters_with_gradients(), i);
+    }
+    loss = detail::Shards::joined(losses);
+    for (size_t k = 0; k < outputs.size(); ++k) outputs_[k] = detail::Shards::joined(outputs[k]);
+    trainer_->has_shards_ = true;
+  }
+  if (trainer_->scaling_) trainer_->scaling_->has_scaled = true;
+  autograd::ModeScope update_mode(false, false);
+  trainer_->add_up_over_ranks(false);
+  trainer_->update_slots(slots_, batch_size_ > 0 ? batch_size_ : samples * ranks.ranks().size(), site);
+  return loss;
+}
+
 NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::source_location& site, Ends ends) {
-  const bool updates = ends == Ends::with_update;
   if (autograd::is_recording()) {
     throw StateError("[TrainingStep] takes its gradients itself: call it outside of record()");
   }
   trainer_->throw_failure_of_earlier_step();
+  if (trainer_->ranks_ && ends == Ends::with_update) return step_over_ranks(inputs, site);
+  return run(inputs, site, ends);
+}
+
+NDArray TrainingStep::run(std::span<const NDArray* const> inputs, const std::source_location& site, Ends ends) {
+  const bool updates = ends == Ends::with_update;
   autograd::ModeScope mode(false, true);
   Program& p = find(inputs, ends, site);
   if (!p.summed.empty() && p.scales_losses && trainer_->scaling_->unscaled) {
@@ -299,18 +350,26 @@ NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::so
   for (size_t k : p.summed) held_.push_back(slots_[k]->parameter.grad());
   arrays_.assign(inputs.begin(), inputs.end());
   for (const NDArray& a : held_) arrays_.push_back(&a);
-  results_.resize(p.graph->num_outputs());
+  results_.assign(p.graph->num_outputs(), NDArray());
+  const size_t own = results_.size() - p.returned.size();  // those of the program
+  for (size_t k = 0; k < p.returned.size(); ++k) results_[own + k] = slots_[p.returned[k]]->parameter.grad();
   auto retrace = [&] { return program_of(run_trace(inputs, site).program, p.scales_losses); };
-  trainer_->push_step([&] {
-    p.graph->call(arrays_, results_, site, retrace);
+  const auto push = [&] {
+    p.graph->call_into(arrays_, results_, site, nullptr, retrace);
     return results_[0];
-  });
+  };
+  if (ends == Ends::with_gradients) {
+    push();  // the update fails with it
+  } else {
+    trainer_->push_step(push);
+  }
   const NDArray loss = std::move(results_[0]);
   outputs_.assign(std::make_move_iterator(results_.begin() + 1),
-                  std::make_move_iterator(results_.end() - (p.scales_losses ? 1 : 0)));
+                  std::make_move_iterator(results_.begin() + ptrdiff_t(own) - (p.scales_losses ? 1 : 0)));
   results_.clear();
   held_.clear();
   for (size_t k : p.summed) autograd::stamp_gradient(slots_[k]->parameter.data());
+  for (size_t k : p.returned) autograd::stamp_gradient(slots_[k]->parameter.data());
   if (p.scales_losses && !p.summed.empty()) trainer_->scaling_->has_scaled = !updates;
   if (!updates) return loss;
   for (Trainer::Slot* s : slots_) ++s->updates;

@@ -67,6 +67,10 @@ concept StepFunction = (detail::arity_of<Fn>() > 0) || detail::takes_list<Fn>;
 //     step(second.data, second.label);
 //     net.collect_params().zero_grad();
 //
+// Over ranks (TrainerOptions::kvstore) each gives its part of the batch. Buckets of gradients leave while the backward
+// goes on, the update follows when their sums are there, and nobody waits on the host. The attached gradients then
+// become the sums.
+//
 // Blocks only where Trainer::step does, and with {.verify}. Thread safety: one thread. The trainer must live as long.
 class TrainingStep {
  public:
@@ -89,7 +93,7 @@ class TrainingStep {
   }
 
   // One step. Returns the loss of each sample, before the update. The batch size is that of the first input, `data`,
-  // unless set_batch_size() says another.
+  // times the number of ranks, unless set_batch_size() says another.
   // When one of the inputs has failed or an operator fails, no parameter changes, the loss fails, and a later step
   // throws the failure as Trainer::step does. Throws ShapeError for data without samples, StateError while recording,
   // for a parameter of the trainer that the loss does not depend on, for summed gradients that amp::unscale() has
@@ -129,8 +133,8 @@ class TrainingStep {
   NDArray accumulate(const NDArray& data, const NDArray& label,
                      std::source_location site = std::source_location::current());
   NDArray accumulate(std::span<const NDArray> inputs, std::source_location site = std::source_location::current());
-  // By how many samples a step divides its gradients; 0, the default: by those of its data. Throws ValueError for a
-  // negative number.
+  // By how many samples, of all ranks, a step divides its gradients; 0, the default: by those of its data, as if every
+  // rank had as many. Throws ValueError for a negative number.
   void set_batch_size(int64_t samples);
 
   // The further outputs of the latest step or accumulate(); before the update as well. Empty where the function of the
@@ -158,8 +162,11 @@ class TrainingStep {
     for (size_t i = 1; i < results.arrays.size(); ++i) results.arrays[i] = sym.BlockGrad(results.arrays[i]);
     return results.arrays;
   }
-  enum class Ends : bool { with_sums, with_update };
+  enum class Ends : uint8_t { with_sums, with_update, with_gradients };  // the last: over ranks, which update later
   NDArray step(std::span<const NDArray* const> inputs, const std::source_location& site, Ends ends = Ends::with_update);
+  void share_values() const;
+  NDArray step_over_ranks(std::span<const NDArray* const> inputs, const std::source_location& site);
+  NDArray run(std::span<const NDArray* const> inputs, const std::source_location& site, Ends ends);
   static HybridizeOptions default_options() { return {.static_alloc = true, .static_shape = true}; }
   TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace);
   int64_t divisor(std::span<const NDArray* const> inputs, Ends ends) const;

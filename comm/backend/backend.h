@@ -21,6 +21,8 @@ struct Call {
   int64_t count = 0;
   const void* in = nullptr;  // equal to `out`: in place
   void* out = nullptr;
+  // Of reduce_scatter and all_gather whose ranks have different parts: the elements of each rank. `count`: of all.
+  std::shared_ptr<const std::vector<int64_t>> counts{};
 };
 
 // A send that is under way. Destroyed without an end, it keeps its memory for ever.

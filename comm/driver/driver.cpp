@@ -31,10 +31,16 @@ bool reduces(const Call& call) { return call.kind == Kind::all_reduce || call.ki
 // Of what must be the same on every rank. FNV-1a.
 uint64_t hash_of(uint64_t before, const Call& call) {
   uint64_t h = before ^ 0xcbf29ce484222325;
-  const uint64_t parts[] = {uint64_t(call.kind), reduces(call) ? uint64_t(call.op) : 0, uint64_t(call.dtype),
-                            uint64_t(call.count), call.kind == Kind::broadcast ? uint64_t(call.peer) : 0};
-  for (const uint64_t part : parts) {
+  const auto add = [&](uint64_t part) {
     for (int i = 0; i < 8; ++i) h = (h ^ (part >> (8 * i) & 0xff)) * 0x100000001b3;
+  };
+  add(uint64_t(call.kind));
+  add(reduces(call) ? uint64_t(call.op) : 0);
+  add(uint64_t(call.dtype));
+  add(uint64_t(call.count));
+  add(call.kind == Kind::broadcast ? uint64_t(call.peer) : 0);
+  if (call.counts) {
+    for (const int64_t n : *call.counts) add(uint64_t(n));
   }
   return h;
 }

@@ -133,6 +133,7 @@ class MpiGroup final : public Group {
         });
         return;
       case Kind::reduce_scatter:
+        if (c.counts) return reduce_to_parts(c);
         // Pieces of a rank's rows are not beside those of the next one: long arrays rank by rank.
         if (c.count <= most_elements) {
           check(MPI_Reduce_scatter_block(c.in, c.out, int(c.count), type, operations().get(c.op, c.dtype), comm_),
@@ -148,6 +149,7 @@ class MpiGroup final : public Group {
         }
         return;
       case Kind::all_gather:
+        if (c.counts) return gather_parts(c);
         if (c.count <= most_elements) {
           check(MPI_Allgather(c.in, int(c.count), type, c.out, int(c.count), type, comm_), "all_gather");
           return;
@@ -211,6 +213,44 @@ class MpiGroup final : public Group {
   }
 
  private:
+  // Rank by rank where a part is longer than MPI can count.
+  static bool fits(const Call& c) { return c.count <= most_elements; }
+  void reduce_to_parts(const Call& c) {
+    const int64_t bytes = int64_t(size_of(c.dtype));
+    const MPI_Op op = operations().get(c.op, c.dtype);
+    if (fits(c)) {
+      const std::vector<int> counts(c.counts->begin(), c.counts->end());
+      check(MPI_Reduce_scatter(c.in, c.out, counts.data(), type_of(c.dtype), op, comm_), "reduce_scatter");
+      return;
+    }
+    int64_t begin = 0;
+    for (int r = 0; r < size_; ++r) {
+      const int64_t count = (*c.counts)[size_t(r)];
+      in_pieces(count, [&](int64_t at, int n) {
+        void* out = r == rank_ ? byte(c.out, at * bytes) : nullptr;
+        check(MPI_Reduce(byte(c.in, (begin + at) * bytes), out, n, type_of(c.dtype), op, r, comm_), "reduce_scatter");
+      });
+      begin += count;
+    }
+  }
+  void gather_parts(const Call& c) {
+    const int64_t bytes = int64_t(size_of(c.dtype));
+    const MPI_Datatype type = type_of(c.dtype);
+    std::vector<int64_t> begins{0};
+    for (const int64_t n : *c.counts) begins.push_back(begins.back() + n);
+    const int64_t mine = (*c.counts)[size_t(rank_)];
+    if (fits(c)) {
+      const std::vector<int> counts(c.counts->begin(), c.counts->end()), at(begins.begin(), begins.end() - 1);
+      check(MPI_Allgatherv(c.in, int(mine), type, c.out, counts.data(), at.data(), type, comm_), "all_gather");
+      return;
+    }
+    if (mine) std::memcpy(byte(c.out, begins[size_t(rank_)] * bytes), c.in, size_t(mine * bytes));
+    for (int r = 0; r < size_; ++r) {
+      in_pieces((*c.counts)[size_t(r)], [&](int64_t at, int n) {
+        check(MPI_Bcast(byte(c.out, (begins[size_t(r)] + at) * bytes), n, type, r, comm_), "all_gather");
+      });
+    }
+  }
   static const void* byte(const void* p, int64_t at) { return static_cast<const char*>(p) + at; }
   static void* byte(void* p, int64_t at) { return static_cast<char*>(p) + at; }
   // At least once: an array without elements takes part as well.

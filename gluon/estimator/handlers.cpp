@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kaon/gluon/estimator/estimator.h"
+#include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/util/checkpoint.h"
 
 namespace kaon::gluon {
@@ -156,17 +157,20 @@ bool CheckpointHandler::resume(Estimator& e) {
 }
 
 Task<void> CheckpointHandler::epoch_end(Estimator& e) {
+  const auto& ranks = e.trainer().over_ranks();
+  const bool writes = !ranks || ranks->ranks().rank() == 0;
   if (monitor_) {
     const double value = co_await monitor_->value();
     if (is_better(better_, value, best_, 0)) {
       best_ = value;
-      e.net().save_parameters(folder_ / (prefix_ + "-best.params"));
+      if (writes) e.net().save_parameters(folder_ / (prefix_ + "-best.params"));
     }
   }
   if (e.epoch() % every_epochs_ != 0) co_return;
   NamedArrays more;
   if (monitor_) more.emplace_back("best", nd.full({1}, best_, {.dtype = DType::float64}));
   save_checkpoint(folder_ / fmt::format("{}-{:04}.params", prefix_, e.epoch()), e.net(), e.trainer(), more);
+  if (!writes) co_return;
   const auto all = checkpoints();
   for (size_t i = 0; i + size_t(most_) < all.size(); ++i) std::filesystem::remove(all[i].second);
 }

@@ -132,6 +132,8 @@ bool Traced::is_outdated() const {
   });
 }
 
+bool traces_a_plan() { return t_trace != 0 && t_use.is_plan; }
+
 Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace, const TraceUse& use) {
   std::lock_guard one(trace_mutex());  // it completes parameters, which nets may share
   const TraceUse outer_use = std::exchange(t_use, use);

@@ -131,6 +131,9 @@ struct TraceUse {
   const BlockNode* of = nullptr;
 };
 
+// Whether the trace that this thread runs becomes a plan, not only shapes.
+bool traces_a_plan();
+
 // The number of the trace that this thread runs, which no other trace of the process has; 0 outside of traces.
 uint64_t running_trace();
 

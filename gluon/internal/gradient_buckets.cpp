@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/array/array_node.h"
@@ -27,6 +29,23 @@ uint64_t hash_of(const Parameter& p) {
 
 }  // namespace
 
+GradientBuckets::GradientBuckets(comm::Communicator ranks, const BucketOptions& options)
+    : wire_(std::move(ranks), options.compression), options_(options) {
+  if (options.shards == 0) return;
+  if (wire_.compresses()) {
+    throw ValueError(
+        "[Trainer] deterministic and compression_params exclude each other: a rank would round its own sum");
+  }
+  const int size = this->ranks().size();
+  if (options.shards < 0 || !std::has_single_bit(unsigned(options.shards)) || !std::has_single_bit(unsigned(size)) ||
+      size > options.shards) {
+    throw ValueError(fmt::format(
+        "[Trainer] deterministic adds up by a binary tree: expected powers of two, no more ranks than shards; got {} "
+        "shards and {} ranks",
+        options.shards, size));
+  }
+}
+
 void GradientBuckets::share_values(std::span<const Parameter> parameters) {
   std::vector<Parameter> with_values;
   for (const Parameter& p : parameters) {
@@ -39,21 +58,10 @@ void GradientBuckets::share_values(std::span<const Parameter> parameters) {
   for (const Parameter& p : with_values) {
     if (std::find(with_values_.begin(), with_values_.end(), p) != with_values_.end()) continue;
     const std::vector<NDArray> values = p.list_data();
-    ranks_.broadcast(values[0]);
+    ranks().broadcast(values[0]);
     for (size_t i = 1; i < values.size(); ++i) NDArray(values[i]).assign(values[0]);
   }
   with_values_ = std::move(with_values);
-}
-
-bool GradientBuckets::has_these(std::span<const Parameter> parameters) const {
-  size_t i = 0, k = 0;
-  for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
-    if (p->grad_req() == GradReq::null || !p->is_initialized()) continue;
-    if (i < buckets_.size() && k == buckets_[i].views.size()) ++i, k = 0;
-    if (i == buckets_.size() || p->list_grad()[0].ptr() != buckets_[i].views[k].ptr()) return false;
-    ++k;
-  }
-  return buckets_.empty() ? i == 0 : i + 1 == buckets_.size() && k == buckets_[i].views.size();
 }
 
 void GradientBuckets::compare(std::span<const Parameter> parameters) const {
@@ -61,7 +69,7 @@ void GradientBuckets::compare(std::span<const Parameter> parameters) const {
   for (const Parameter& p : parameters) mine.push_back(int64_t(hash_of(p)));
   const auto exchanged = [&](const std::vector<int64_t>& values) {
     const auto array = NDArray::from(values.data(), values.size(), Shape(int64_t(values.size())), DType::int64);
-    return ranks_.all_gather(array).asvector<int64_t>();
+    return ranks().all_gather(array).asvector<int64_t>();
   };
   const std::vector<int64_t> counts = exchanged({int64_t(mine.size())});
   for (size_t r = 0; r < counts.size(); ++r) {
@@ -81,6 +89,93 @@ void GradientBuckets::compare(std::span<const Parameter> parameters) const {
   }
 }
 
+const GradientBuckets::Bucket* GradientBuckets::find(const Parameter& parameter, size_t* place) const {
+  for (const Bucket& b : buckets_) {
+    for (size_t k = 0; k < b.parameters.size(); ++k) {
+      if (!(b.parameters[k] == parameter)) continue;
+      *place = k;
+      return &b;
+    }
+  }
+  return nullptr;
+}
+
+// Not those whose gradients are elsewhere by now.
+bool GradientBuckets::has_these(std::span<const Parameter> parameters) const {
+  size_t found = 0, all = 0;
+  for (const Parameter& p : parameters) found += p.grad_req() != GradReq::null && p.is_initialized();
+  for (const Bucket& b : buckets_) {
+    all += b.parameters.size();
+    for (size_t k = 0; k < b.parameters.size(); ++k) {
+      const Parameter& p = b.parameters[k];
+      if (p.grad_req() == GradReq::null || !p.is_initialized() || p.has_row_sparse_grad()) return false;
+      if (p.list_grad()[0].ptr() != b.views[k].ptr()) return false;
+    }
+  }
+  return found == all;
+}
+
+// The largest first, each to the rank that has least so far; then in the order of ranks.
+void GradientBuckets::give_owners(Bucket& bucket, std::vector<size_t>& bytes) const {
+  std::vector<size_t> order(bucket.parameters.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto size = [&](size_t k) { return bucket.parameters[k].shape().size(); };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return size(a) > size(b); });
+  std::vector<int> owners(order.size());
+  for (const size_t k : order) {
+    const size_t least = size_t(std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
+    owners[k] = int(least);
+    bytes[least] += size_t(size(k)) * size_of(bucket.parameters[k].dtype());
+  }
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return owners[a] < owners[b]; });
+  std::vector<Parameter> sorted;
+  for (const size_t k : order) {
+    sorted.push_back(bucket.parameters[k]);
+    bucket.owners.push_back(owners[k]);
+  }
+  bucket.parameters = std::move(sorted);
+}
+
+// Its memory. What a compression has left of a gradient comes along.
+void GradientBuckets::fill(Bucket& bucket, const std::vector<Bucket>& before) {
+  const DType dtype = bucket.parameters[0].dtype();
+  const Device device = bucket.parameters[0].list_data()[0].device();
+  const int64_t step = int64_t(alignment / size_of(dtype));
+  std::vector<int64_t> begins{0};
+  bucket.elements.assign(size_t(ranks().size()), 0);
+  for (size_t k = 0; k < bucket.parameters.size(); ++k) {
+    const int64_t n = (bucket.parameters[k].shape().size() + step - 1) / step * step;
+    begins.push_back(begins.back() + n);
+    if (!bucket.owners.empty()) bucket.elements[size_t(bucket.owners[k])] += n;
+  }
+  bucket.all = nd.zeros({begins.back()}, {.dtype = dtype, .device = device});
+  const auto part = [&](const NDArray& all, size_t k) {
+    const Shape& shape = bucket.parameters[k].shape();
+    return all.slice(begins[k], begins[k] + shape.size()).reshape(shape);
+  };
+  for (size_t k = 0; k < bucket.parameters.size(); ++k) {
+    const Parameter& p = bucket.parameters[k];
+    NDArray values = p.list_data()[0];
+    const NDArray view = part(bucket.all, k);
+    const NDArray old = p.list_grad()[0];
+    NDArray(view).assign(old);
+    for (const Bucket& b : before) {
+      for (size_t i = 0; b.residual.defined() && i < b.views.size(); ++i) {
+        if (b.views[i].ptr() != old.ptr()) continue;
+        if (!bucket.residual.defined()) bucket.residual = nd.zeros_like(bucket.all);
+        const int64_t begin = int64_t(b.views[i].node().offset / size_of(dtype));
+        part(bucket.residual, k).assign(b.residual.slice(begin, begin + p.shape().size()).reshape(p.shape()));
+      }
+    }
+    const uint64_t stamp = autograd::gradient_stamp(values);
+    values.attach_grad(p.grad_req(), view);
+    if (stamp != 0) autograd::stamp_gradient(values);
+    bucket.values.push_back(values);
+    bucket.views.push_back(view);
+  }
+}
+
 void GradientBuckets::build(std::span<const Parameter> parameters) {
   std::vector<Parameter> reversed;  // a backward computes the last layers' gradients first
   for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
@@ -90,48 +185,106 @@ void GradientBuckets::build(std::span<const Parameter> parameters) {
     }
     reversed.push_back(*p);
   }
-  buckets_.clear();
+  const std::vector<Bucket> before = std::exchange(buckets_, {});
+  std::vector<size_t> owned(size_t(ranks().size()), 0);
   for (size_t i = 0; i < reversed.size();) {
     // What follows with the same dtype, as far as the bucket takes it.
     const DType dtype = reversed[i].dtype();
     const size_t limit = buckets_.empty() ? first_bytes : most_bytes;
     size_t bytes = 0, end = i;
-    std::vector<size_t> offsets;
     for (; end < reversed.size() && reversed[end].dtype() == dtype; ++end) {
       const size_t size = size_t(reversed[end].shape().size()) * size_of(dtype);
       if (end > i && bytes + size > limit) break;
-      offsets.push_back(bytes);
       bytes += (size + alignment - 1) / alignment * alignment;
     }
     Bucket& bucket = buckets_.emplace_back();
-    const Device device = reversed[i].list_data()[0].device();
-    bucket.all = nd.zeros({int64_t(bytes / size_of(dtype))}, {.dtype = dtype, .device = device});
-    for (size_t k = i; k < end; ++k) {
-      const Parameter& p = reversed[k];
-      NDArray values = p.list_data()[0];
-      const int64_t begin = int64_t(offsets[k - i] / size_of(dtype));
-      const NDArray view = bucket.all.slice(begin, begin + p.shape().size()).reshape(p.shape());
-      NDArray(view).assign(p.list_grad()[0]);
-      const uint64_t stamp = autograd::gradient_stamp(values);
-      values.attach_grad(p.grad_req(), view);
-      if (stamp != 0) autograd::stamp_gradient(values);
-      bucket.values.push_back(values);
-      bucket.views.push_back(view);
-    }
+    bucket.parameters.assign(reversed.begin() + ptrdiff_t(i), reversed.begin() + ptrdiff_t(end));
+    if (options_.gives_owners) give_owners(bucket, owned);
+    fill(bucket, before);
     i = end;
+  }
+  ++layout_;
+}
+
+void GradientBuckets::prepare(std::span<const Parameter> parameters) {
+  autograd::ModeScope mode(false, false);
+  if (!has_these(parameters)) build(parameters);
+}
+
+std::vector<uint32_t> GradientBuckets::buckets_of(std::span<const Parameter> parameters) const {
+  std::vector<uint32_t> all;
+  for (const Parameter& p : parameters) {
+    size_t place = 0;
+    all.push_back(uint32_t(find(p, &place) - buckets_.data()));
+  }
+  return all;
+}
+
+void GradientBuckets::all_reduce(std::span<const Parameter> parameters, bool everywhere) {
+  autograd::ModeScope mode(false, false);
+  prepare(parameters);
+  for (Bucket& b : buckets_) {
+    if (options_.shards) {
+      wire_.add_up_by_tree(b.all);
+    } else if (everywhere || !options_.gives_owners || wire_.compresses()) {
+      wire_.add_up(b.all, b.residual);
+    } else {
+      const NDArray own = ranks().reduce_scatter(b.all, b.elements);
+      const auto here = b.elements.begin() + ranks().rank();
+      const int64_t begin = std::accumulate(b.elements.begin(), here, int64_t(0));
+      if (*here) b.all.slice(begin, begin + *here).assign(own);
+    }
   }
 }
 
-void GradientBuckets::all_reduce(std::span<const Parameter> parameters) {
+// As counting in binary: a sum of n shards waits for the next one of n.
+void GradientBuckets::end_shard(std::span<const Parameter> parameters, int number) {
   autograd::ModeScope mode(false, false);
-  if (!has_these(parameters)) build(parameters);
-  for (const Bucket& b : buckets_) ranks_.all_reduce_in_place(b.all);
+  prepare(parameters);
+  for (Bucket& b : buckets_) {
+    size_t level = 0;
+    for (; number >> level & 1; ++level) NDArray(b.all) += b.partial[level];
+    if (number + 1 == own_shards()) continue;
+    if (b.partial.size() <= level) b.partial.resize(level + 1);
+    if (!b.partial[level].defined()) b.partial[level] = NDArray::empty(b.all.shape(), b.all.dtype(), b.all.device());
+    b.partial[level].assign(b.all);
+  }
+}
+
+int GradientBuckets::owner_of(const Parameter& parameter) const {
+  size_t place = 0;
+  const Bucket* bucket = find(parameter, &place);
+  return bucket && !bucket->owners.empty() ? bucket->owners[place] : 0;
+}
+
+// The first layers', which the next forward reads first, at once.
+void GradientBuckets::gather_values() const {
+  autograd::ModeScope mode(false, false);
+  const int rank = ranks().rank();
+  for (auto b = buckets_.rbegin(); b != buckets_.rend(); ++b) {
+    std::vector<NDArray> own;
+    std::vector<int64_t> elements(size_t(ranks().size()), 0);
+    for (size_t k = 0; k < b->values.size(); ++k) {
+      elements[size_t(b->owners[k])] += b->values[k].size();
+      if (b->owners[k] == rank) own.push_back(b->values[k].reshape({-1}));
+    }
+    const NDArray mine =
+        own.empty() ? NDArray::empty({0}, b->all.dtype(), b->all.device()) : nd.concat(own, {.dim = 0});
+    const NDArray all = ranks().all_gather(mine, elements);
+    int64_t begin = 0;
+    for (size_t k = 0; k < b->values.size(); ++k) {
+      const NDArray& values = b->values[k];
+      const int64_t end = begin + values.size();
+      if (b->owners[k] != rank) NDArray(values).assign(all.slice(begin, end).reshape(values.shape()));
+      begin = end;
+    }
+  }
 }
 
 std::vector<bool> GradientBuckets::on_any(const std::vector<bool>& mine) const {
   const std::vector<uint8_t> flags(mine.begin(), mine.end());
   const auto array = NDArray::from(flags.data(), flags.size(), Shape(int64_t(flags.size())), DType::uint8);
-  const std::vector<uint8_t> any = ranks_.all_reduce(array, comm::Reduce::max).asvector<uint8_t>();
+  const std::vector<uint8_t> any = ranks().all_reduce(array, comm::Reduce::max).asvector<uint8_t>();
   return {any.begin(), any.end()};
 }
 

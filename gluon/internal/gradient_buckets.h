@@ -5,39 +5,78 @@
 #include <vector>
 
 #include "kaon/comm/communicator.h"
+#include "kaon/gluon/internal/gradient_wire.h"
 #include "kaon/gluon/parameter.h"
 
 namespace kaon::gluon::detail {
 
+struct BucketOptions {
+  CompressionParams compression{};
+  int shards = 0;             // of a batch, whose gradients a fixed tree adds up over all ranks; 0: no such tree
+  bool gives_owners = false;  // each parameter has one rank that updates it
+};
+
 // All ranks call the same functions for the same parameters, in the same order. Thread safety: one thread.
 class GradientBuckets {
  public:
-  explicit GradientBuckets(comm::Communicator ranks) : ranks_(std::move(ranks)) {}
-  const comm::Communicator& ranks() const { return ranks_; }
+  // Throws ValueError for options that do not go together, or not with this number of ranks.
+  GradientBuckets(comm::Communicator ranks, const BucketOptions& options);
+  const comm::Communicator& ranks() const { return wire_.ranks(); }
 
   // Parameters that have got values since the last call get rank 0's. Where there are some, and at the first call,
   // blocks until the ranks have compared their parameters. Throws ValueError where those differ.
   void share_values(std::span<const Parameter> parameters);
-  // Gradients become their sum over the ranks. A bucket is added up as soon as its gradients are computed; the last
-  // layers' come first, as a backward computes them. The first call, and one that finds other gradients than the last,
-  // moves them into buckets. Does not block. Throws StateError for a row_sparse gradient.
-  void all_reduce(std::span<const Parameter> parameters);
+  // Moves gradients into buckets, unless they are there. Throws StateError for a row_sparse gradient.
+  void prepare(std::span<const Parameter> parameters);
+  // A number that prepare() changes when it moves gradients.
+  uint64_t layout() const { return layout_; }
+  // The bucket of each parameter's gradient, after prepare(). The last layers' come first, as a backward computes them.
+  std::vector<uint32_t> buckets_of(std::span<const Parameter> parameters) const;
+
+  // Prepares, and gradients become their sum over the ranks. A bucket is added up as soon as its gradients are
+  // computed. Does not block. everywhere: also those that another rank owns are then the sum; else of these nothing is
+  // promised.
+  void all_reduce(std::span<const Parameter> parameters, bool everywhere = true);
   // Whether any rank says so, by position. Blocks.
   std::vector<bool> on_any(const std::vector<bool>& mine) const;
+
+  // --- a fixed tree over fixed shards
+  int shards() const { return options_.shards; }                       // of all ranks; 0: no tree
+  int own_shards() const { return options_.shards / ranks().size(); }  // of this rank
+  // The gradients are those of shard `number` of this rank, from 0: takes them into the sum. After the last one the
+  // gradients are the sum over this rank's shards.
+  void end_shard(std::span<const Parameter> parameters, int number);
+
+  // --- owners
+  bool gives_owners() const { return options_.gives_owners; }
+  bool owns(const Parameter& parameter) const { return owner_of(parameter) == ranks().rank(); }  // after prepare()
+  int owner_of(const Parameter& parameter) const;
+  // Each parameter gets the values that its owner has.
+  void gather_values() const;
 
  private:
   struct Bucket {
     NDArray all;                         // (n,)
+    std::vector<Parameter> parameters;   // in the order of their owners, if there are some
     std::vector<NDArray> values, views;  // of the parameters, and their gradients in `all`
+    std::vector<int> owners;
+    std::vector<int64_t> elements;  // of `all`, by rank that owns them
+    NDArray residual;               // of a compression
+    std::vector<NDArray> partial;   // sums of 1, 2, 4, ... shards
   };
+  const Bucket* find(const Parameter& parameter, size_t* place) const;
   bool has_these(std::span<const Parameter> parameters) const;
   void compare(std::span<const Parameter> parameters) const;
   void build(std::span<const Parameter> parameters);
+  void fill(Bucket& bucket, const std::vector<Bucket>& before);
+  void give_owners(Bucket& bucket, std::vector<size_t>& bytes) const;
 
-  comm::Communicator ranks_;
+  const GradientWire wire_;
+  const BucketOptions options_;
   bool has_compared_ = false;
   std::vector<Parameter> with_values_;  // rank 0's
   std::vector<Bucket> buckets_;
+  uint64_t layout_ = 0;
 };
 
 }  // namespace kaon::gluon::detail

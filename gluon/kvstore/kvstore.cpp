@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "kaon/gluon/internal/gradient_wire.h"
 #include "kaon/gluon/parameter.h"
 #include "kaon/gluon/trainer.h"
 #include "kaon/graph/autograd.h"
@@ -53,11 +54,19 @@ struct KVStore::State {
   std::optional<optimizer::Optimizer> optimizer;
   Updater updater;
   comm::Communicator ranks;  // undefined: one process
+  std::optional<detail::GradientWire> wire;
+  std::map<std::string, NDArray> residuals;  // of a compression, by key
 
   // As sum_of, over the ranks too; never one of the values itself then.
-  NDArray total_of(const KVKey& key, std::span<const NDArray> values) const {
+  NDArray total_of(const KVKey& key, std::span<const NDArray> values) {
     const NDArray sum = sum_of(key, values);
-    return ranks.defined() ? ranks.all_reduce(sum) : sum;
+    if (!ranks.defined()) return sum;
+    if (!wire || !wire->compresses()) return ranks.all_reduce(sum);
+    const NDArray total = sum.copy();
+    NDArray& residual = residuals[key.str()];
+    if (residual.defined() && residual.shape() != sum.shape()) residual = NDArray();
+    wire->add_up(total, residual);
+    return total;
   }
 
   Value& at(const KVKey& key) {
@@ -167,6 +176,17 @@ void KVStore::set_updater(Updater updater) const {
   state_->optimizer.reset();
   state_->updater = std::move(updater);
   for (auto& [key, value] : state_->values) value.trainer.reset();
+}
+
+void KVStore::set_gradient_compression(const CompressionParams& params) const {
+  if (!state_->ranks.defined()) {
+    throw ValueError(
+        fmt::format("[KVStore] set_gradient_compression: what travels between ranks is compressed, and a "
+                    "store of type '{}' is of one process",
+                    state_->type));
+  }
+  state_->wire.emplace(state_->ranks, params);
+  state_->residuals.clear();
 }
 
 void KVStore::save_optimizer_states(const std::filesystem::path& file) const {

@@ -13,6 +13,7 @@
 #include "kaon/comm/communicator.h"
 #include "kaon/engine/api.h"
 #include "kaon/gluon/optimizer.h"
+#include "kaon/gluon/trainer.h"
 #include "kaon/ops/ndarray.h"
 
 namespace KAON_API kaon {
@@ -68,6 +69,9 @@ class KVStore {
   // From now on pushed sums are gradients, by which the optimizer changes the values. Its states are new.
   void set_optimizer(const optimizer::Optimizer& optimizer) const;
   void set_updater(Updater updater) const;  // in place of an optimizer; empty: none
+  // From now on what is pushed travels between ranks so; each key has a rest of its own, which begins at zero. Throws
+  // ValueError for a store of one process, another type than there are, and a threshold that is not above 0.
+  void set_gradient_compression(const CompressionParams& params) const;
   // The optimizer's states as Trainer::save_states has them; both block, and throw as Trainer's do. StateError without
   // an optimizer.
   void save_optimizer_states(const std::filesystem::path& file) const;

@@ -46,7 +46,6 @@ template class BatchNorm<SyncBatchNorm>;
 BatchNorm::BatchNorm(const BatchNormOptions& o) : detail::BatchNorm<BatchNorm>("batchnorm", o) {}
 BatchNormReLU::BatchNormReLU(const BatchNormOptions& o)
     : detail::BatchNorm<BatchNormReLU, op::BatchNormWithReLU>("batchnormrelu", o) {}
-SyncBatchNorm::SyncBatchNorm(const BatchNormOptions& o) : detail::BatchNorm<SyncBatchNorm>("syncbatchnorm", o) {}
 
 InstanceNorm::InstanceNorm(const InstanceNormOptions& o)
     : HybridBlock("instancenorm"), axis_(o.axis), epsilon_(o.epsilon) {

@@ -1,10 +1,15 @@
 // Normalisation layers.
 #pragma once
 
+#include <memory>
+
 #include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
 namespace KAON_API kaon {
+namespace comm {
+class Communicator;
+}
 namespace gluon::nn {
 
 struct BatchNormOptions {
@@ -40,8 +45,6 @@ class BatchNorm : public HybridBlock<Derived> {
 
  protected:
   BatchNorm(const char* hint, const BatchNormOptions& options);
-
- private:
   Op op_;
 };
 
@@ -59,9 +62,28 @@ struct BatchNormReLU : detail::BatchNorm<BatchNormReLU, op::BatchNormWithReLU> {
   explicit BatchNormReLU(const BatchNormOptions& options = {});
 };
 
-// BatchNorm under the name of MXNet's layer that takes the statistics of the batches of all devices: a net has one.
+// BatchNorm whose batch is that of all `ranks` in training: each gives the count, mean and squares of its part, and in
+// the backward its sums, so that outputs and gradients are those of one process with the whole batch. All ranks call it
+// in the same order. Without ranks it is BatchNorm. A plan cannot wait for other ranks: hybridize the parts of a net
+// around it; training a hybridized net with it throws StateError, and so do gradients of its gradients.
 struct SyncBatchNorm : detail::BatchNorm<SyncBatchNorm> {
   explicit SyncBatchNorm(const BatchNormOptions& options = {});
+  SyncBatchNorm(const BatchNormOptions& options, const comm::Communicator& ranks);
+
+  auto hybrid_forward(auto F, auto x) {
+    if constexpr (std::same_as<decltype(x), NDArray>) {
+      if (takes_all_ranks()) return over_ranks(x);
+    } else {
+      check_trace();
+    }
+    return detail::BatchNorm<SyncBatchNorm>::hybrid_forward(F, x);
+  }
+
+ private:
+  bool takes_all_ranks() const;  // in this mode
+  void check_trace() const;
+  NDArray over_ranks(const NDArray& x) const;
+  std::shared_ptr<const comm::Communicator> ranks_;  // null: this process alone
 };
 
 struct InstanceNormOptions {

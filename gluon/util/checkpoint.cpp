@@ -11,7 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/gluon/internal/write_by_one_rank.h"
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/host_read.h"
 #include "kaon/ops/random_state.h"
@@ -75,6 +77,14 @@ int64_t checksum(const std::string& name, const NDArray& given) {
   return crc;
 }
 
+// Of each rank, {seed, offset}.
+NDArray random_states(const Trainer& trainer) {
+  const ops::RandomKey random = random::get_state();
+  const std::vector<int64_t> state{std::bit_cast<int64_t>(random.seed), std::bit_cast<int64_t>(random.offset)};
+  const NDArray own = nd.array(state, {2}, {.dtype = DType::int64, .device = cpu()});
+  return trainer.over_ranks() ? trainer.over_ranks()->ranks().all_gather(own) : own;
+}
+
 NamedArrays collect(const Block& net, const Trainer& trainer, const NamedArrays& more) {
   const detail::NamedParameters parameters = detail::structural_parameters(net);
   detail::check_unique(parameters, "save_checkpoint");
@@ -87,9 +97,7 @@ NamedArrays collect(const Block& net, const Trainer& trainer, const NamedArrays&
       throw ValueError(fmt::format("[save_checkpoint] two arrays are named '{}'", more[i].first));
   }
   add(all, of_program, more);
-  const ops::RandomKey random = random::get_state();
-  const std::vector<int64_t> state{std::bit_cast<int64_t>(random.seed), std::bit_cast<int64_t>(random.offset)};
-  all.emplace_back(random_name, nd.array(state, {2}, {.dtype = DType::int64, .device = cpu()}));
+  all.emplace_back(random_name, random_states(trainer));
   return all;
 }
 
@@ -121,7 +129,8 @@ void verify(const std::filesystem::path& file, NamedArrays& all) {
 
 void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
                      const NamedArrays& more) {
-  write(file, collect(net, trainer, more));
+  NamedArrays all = collect(net, trainer, more);
+  detail::write_by_one_rank(trainer.over_ranks().get(), [&] { write(file, std::move(all)); });
 }
 
 struct CheckpointSave::State {
@@ -190,6 +199,11 @@ bool CheckpointSave::resume_later(std::coroutine_handle<> caller, Executor& exec
 CheckpointSave save_checkpoint_async(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
                                      const NamedArrays& more) {
   NamedArrays all = collect(net, trainer, more);
+  if (trainer.over_ranks() && trainer.over_ranks()->ranks().rank() > 0) {
+    auto done = std::make_shared<CheckpointSave::State>();
+    done->done = true;
+    return CheckpointSave(std::move(done));
+  }
   {
     autograd::ModeScope mode(false, false);
     for (auto& [name, array] : all) {
@@ -216,7 +230,8 @@ NamedArrays load_checkpoint(const std::filesystem::path& file, Block& net, Train
   NamedArrays all = nd_file::load(file);
   verify(file, all);
   const auto random = std::ranges::find(all, random_name, &NamedArrays::value_type::first);
-  if (random == all.end() || random->second.shape() != Shape(2) || random->second.dtype() != DType::int64) {
+  const bool is_there = random != all.end() && random->second.dtype() == DType::int64;
+  if (!is_there || random->second.ndim() != 1 || random->second.size() == 0 || random->second.size() % 2 != 0) {
     throw ValueError(fmt::format("[load_checkpoint] {} is no checkpoint: it has no '{}', int64 of shape (2,)",
                                  file.string(), random_name));
   }
@@ -227,7 +242,11 @@ NamedArrays load_checkpoint(const std::filesystem::path& file, Block& net, Train
   trainer.set_states(named(all, of_trainer), file.string());
   detail::set_values(values);
   const std::vector<int64_t> state = random->second.asvector<int64_t>();
-  random::set_state({.seed = std::bit_cast<uint64_t>(state[0]), .offset = std::bit_cast<uint64_t>(state[1])});
+  size_t mine = 0;
+  if (const auto& ranks = trainer.over_ranks(); ranks && state.size() == 2 * size_t(ranks->ranks().size())) {
+    mine = 2 * size_t(ranks->ranks().rank());
+  }
+  random::set_state({.seed = std::bit_cast<uint64_t>(state[mine]), .offset = std::bit_cast<uint64_t>(state[mine + 1])});
   return named(all, of_program);
 }
 

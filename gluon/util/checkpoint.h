@@ -21,6 +21,11 @@ namespace gluon {
 // {.exact = true} and as far as plans are the same. Blocks until the values are computed. Throws IoError, StateError
 // for a parameter without values, ValueError for names that are there twice and for a trainer that changes a parameter
 // which is neither the net's nor named in `more`, and the failure of a value.
+//
+// Of a trainer over ranks all ranks call it: rank 0 writes its arrays, with the optimizer's states of all ranks and
+// each rank's random numbers, and every call returns when the file is there. Where rank 0 could not write, the others
+// throw IoError, and where a rank is gone in the meantime CommError: none waits for ever. Any number of ranks reads the
+// file.
 KAON_API void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
                               const NamedArrays& more = {});
 
@@ -63,15 +68,17 @@ inline CheckpointSave::Awaiter CheckpointSave::operator co_await() const { retur
 // the call and those pushed after it, all of one step. Each array is copied before the first operation that changes it,
 // as the engine orders them; the call waits for nothing, and a later step for these copies alone, never for the disk.
 // Until the file is written, the copies take as much memory as it. Checkpoints of one file are written in the order of
-// the calls. A program that ends without wait() still writes them, and does not hear of a failure. Throws as
-// save_checkpoint() does for what it checks at the call.
+// the calls. A program that ends without wait() still writes them, and does not hear of a failure. Of a trainer over
+// ranks all ranks call it, and those that do not write are done at once. Throws as save_checkpoint() does for what it
+// checks at the call.
 KAON_API CheckpointSave save_checkpoint_async(const std::filesystem::path& file, const Block& net,
                                               const Trainer& trainer, const NamedArrays& more = {});
 
 // Reads such a file into a net and a trainer that are made alike, and returns `more`. Blocks. Throws as
 // Block::load_parameters and Trainer::load_states do, ValueError for a file that is no checkpoint, and IoError for an
 // array that differs from its checksum; then nothing is changed. Files without checksums, of earlier versions, are
-// read.
+// read. Each rank reads the file itself; where there are as many as wrote it, each goes on with its own random numbers,
+// else all with rank 0's.
 KAON_API NamedArrays load_checkpoint(const std::filesystem::path& file, Block& net, Trainer& trainer);
 
 }  // namespace gluon

@@ -75,7 +75,8 @@ CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_n
             number_draws(g, training);
             return g;
           },
-          program.entries().size(), input_names, options, std::move(name), std::move(arenas)) {
+          program.entries().size() + (update ? update->returned.size() : 0), input_names, options, std::move(name),
+          std::move(arenas)) {
   program_ = program;
   update_ = std::move(update);
   num_data_ = std::min(num_data, input_names_.size());
@@ -259,6 +260,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     return text + "--- pad_rows\n" + pad_rows(passes::run(trace(), passes), num_data, has_rows).str();
   };
   if (program_.defined()) options.num_data = num_data_;
+  if (update_) options.groups = update_->groups;
   options.verify = options_.verify;
   const bool may_verify = program_.defined() && key.device.type == DeviceType::cpu && !options_.winograd &&
                           options_.policy != PlanPolicy::bucket;

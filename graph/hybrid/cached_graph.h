@@ -48,7 +48,7 @@ class CachedGraph {
  public:
   // `input_names`: the variables of `program` in the order in which arrays are given; data first, `num_data` of them.
   // Its plans share arenas, with those of other graphs that are given the same. With an update each call is a training
-  // step: forward, gradients of the outputs' sum, update.
+  // step: forward, gradients of the outputs' sum, update. The gradients that it returns follow the program's outputs.
   CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name,
               std::shared_ptr<const Update> update = nullptr, IntrusivePtr<PlanArenas> arenas = nullptr,
               size_t num_data = 1);
@@ -66,8 +66,8 @@ class CachedGraph {
             std::optional<FunctionRef<Symbol()>> retrace = {}, const RandomKey* numbers = nullptr);
   // The same outside of record(), into the outputs that are defined, whose memory no input shares.
   void call_into(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site,
-                 const RandomKey* numbers) {
-    submit(inputs, outputs, site, {}, numbers);
+                 const RandomKey* numbers, std::optional<FunctionRef<Symbol()>> retrace = {}) {
+    submit(inputs, outputs, site, retrace, numbers);
   }
   std::vector<NDArray> call(std::span<const NDArray* const> inputs, const std::source_location& site);
   size_t num_outputs() const { return num_outputs_; }

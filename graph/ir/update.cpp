@@ -17,6 +17,8 @@ Graph with_ones_for_heads(Graph graph, size_t program_inputs) {
 Graph with_update(Graph graph, const Update& update) {
   const std::vector<ValueId> gradients(graph.outputs.begin() + graph.num_forward_outputs, graph.outputs.end());
   graph.outputs.resize(graph.num_forward_outputs);
+  for (const uint32_t weight : update.returned) graph.outputs.push_back(gradients[weight]);
+  graph.num_forward_outputs = uint32_t(graph.outputs.size());
   for (Node& node : graph.nodes) node.phase = Phase::forward;
   GraphTracer tracer(graph, Phase::forward);
   tracer.name = "update";

@@ -72,15 +72,23 @@ PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::spa
   IntrusivePtr<ParameterLease> parameters = lease ? IntrusivePtr<ParameterLease>() : parameters_.lease(inputs);
   PlanRun& run = acquire();
   if (lease) run.key = key, run.shadow = shadow;  // else the run is not written to: a worker reads it
-  push_leased({.run = run,
-               .phase = Phase::forward,
-               .inputs = inputs,
-               .results = outputs,
-               .key = key,
-               .shadow = std::move(shadow),
-               .is_last = !lease,
-               .parameters = std::move(parameters)},
-              label);
+  PlanSubmission submission{.run = run,
+                            .phase = Phase::forward,
+                            .inputs = inputs,
+                            .results = outputs,
+                            .key = key,
+                            .shadow = std::move(shadow),
+                            .is_last = !lease,
+                            .parameters = std::move(parameters)};
+  if (steps_.stretches.empty() || submission.shadow) {  // which follows the whole
+    push_leased(submission, label);
+  } else {
+    for (const PlanSteps::Stretch& stretch : steps_.stretches) {
+      submission.stretch = &stretch;
+      submission.is_last = !lease && stretch.is_last;
+      push_leased(submission, label);
+    }
+  }
   if (!lease) end_lease(run);
   return run;
 }

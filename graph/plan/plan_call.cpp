@@ -26,8 +26,8 @@ void PlanCall::push(ExecutionPlan& plan, const PlanSubmission& s, const OpLabel&
   uint32_t n = uint32_t(steps.graph.inputs.size() + steps.graph.outputs.size());
   std::unique_ptr<OpNode> op(OpNode::with_room(PlanCall::bytes(n)));
   op->reserve_deps(n + 2 - (s.parameters ? steps.parameters.size() : 0));  // nothing fails after this
-  auto* call = new (op->behind())
-      PlanCall{IntrusivePtr<ExecutionPlan>(&plan), &run, s.saved, s.key, s.shadow, s.parameters, n, phase, s.is_last};
+  auto* call = new (op->behind()) PlanCall{
+      IntrusivePtr<ExecutionPlan>(&plan), &run, s.saved, s.key, s.shadow, s.parameters, n, phase, s.is_last, s.stretch};
   std::fill_n(call->arrays(), n, nullptr);
   op->type = steps.options.device.type == DeviceType::gpu ? &gpu_plan_call_type : &plan_call_type;
   op->label = label;
@@ -46,17 +46,24 @@ void PlanCall::push(ExecutionPlan& plan, const PlanSubmission& s, const OpLabel&
   };
   const size_t by_themselves = s.parameters ? *steps.options.num_data : s.inputs.size();
   for (uint32_t i = 0; i < by_themselves; ++i) {
-    bool updates = steps.mutated[i] && phase == Phase::forward;
-    if (steps.is_read(phase, i)) add(i, *s.inputs[i], updates ? AccessMode::update : AccessMode::read);
+    bool updates = s.stretch ? s.stretch->updates[i] : steps.mutated[i] && phase == Phase::forward;
+    if (s.stretch ? s.stretch->reads[i] : steps.is_read(phase, i))
+      add(i, *s.inputs[i], updates ? AccessMode::update : AccessMode::read);
   }
   uint32_t out = uint32_t(steps.graph.inputs.size());
   for (uint32_t i = 0; i < s.forward_outputs.size(); ++i) {
     if (steps.output_read[i]) add(out + i, s.forward_outputs[i], AccessMode::read);
   }
   uint32_t first = phase == Phase::forward ? 0 : steps.graph.num_forward_outputs;
-  for (uint32_t i = 0; i < s.results.size(); ++i) add(out + first + i, s.results[i], AccessMode::write);
-  // A forward overwrites the arena also after a failure; a backward needs the values of its forward.
-  bool overwrites = phase == Phase::forward || s.saved;
+  for (uint32_t i = 0; i < s.results.size(); ++i) {
+    if (s.stretch && !s.stretch->writes_output[i]) {
+      if (s.stretch->reads_output[i]) add(out + i, s.results[i], AccessMode::read);
+      continue;
+    }
+    add(out + first + i, s.results[i], AccessMode::write);
+  }
+  // A forward overwrites the arena also after a failure; a backward, and a later stretch, needs what is there.
+  bool overwrites = (phase == Phase::forward && (!s.stretch || s.stretch->first_step == 0)) || s.saved;
   op->deps[d++].set(run.arena->var, overwrites ? AccessMode::write : AccessMode::update);
   if (s.saved) op->deps[d++].set(s.saved->var, AccessMode::read);
   op->num_deps = uint16_t(d);
@@ -74,7 +81,7 @@ void PlanCall::destroy(OpNode& op) noexcept {
   release(0, c->parameters ? *steps.options.num_data : c->num_arrays);
   if (c->parameters) release(steps.graph.inputs.size(), c->num_arrays);
   // it has failed or never run, or its backward has been dropped
-  if (!c->has_given_back) c->plan->give_back_unused(*c->run);
+  if (!c->has_given_back && (!c->stretch || c->stretch->is_last)) c->plan->give_back_unused(*c->run);
   c->~PlanCall();
 }
 
@@ -134,8 +141,9 @@ void PlanCall::set_externals(const OpNode& op) {
   const uint64_t lease = op.read_lease ? parameters->number : 0;
   const bool are_shown = lease != 0 && run->parameters == lease;
   TensorView* views = run->views.data();
-  for (const PlanSteps::External& e :
-       std::span(half.externals).first(are_shown ? half.num_others : half.externals.size())) {
+  const size_t begin = stretch ? stretch->first_external : 0;
+  const size_t end = stretch ? stretch->end_external : are_shown ? half.num_others : half.externals.size();
+  for (const PlanSteps::External& e : std::span(half.externals).subspan(begin, end - begin)) {
     ArrayNode* a = arrays()[e.place == Place::input ? e.index : steps.graph.inputs.size() + e.index];
     views[e.view].data = a->data();
     if (e.has_rows) views[e.view].shape = a->shape;
@@ -175,7 +183,7 @@ void PlanCall::run_phase(OpNode& op, RunContext& context) {
   const PlanSteps::Step* failed = nullptr;
   try {
     try {
-      const auto all = [&](RunContext& where) { run->run(phase, key, where, compared.get()); };
+      const auto all = [&](RunContext& where) { run->run(phase, key, where, compared.get(), stretch); };
       const CapturePlan& capture = plan->capture(phase);
       if (!capture.is_on() || !capture.launch(*run, context, all)) all(context);
     } catch (const FailedStep& f) {
@@ -201,7 +209,7 @@ void PlanCall::run_phase(OpNode& op, RunContext& context) {
     spare_finished(op, *failed->node);
     std::rethrow_exception(run->failure_of(*failed, std::current_exception()));
   }
-  if (!plan->choices().are_known(phase)) [[unlikely]] {
+  if ((!stretch || stretch->is_last) && !plan->choices().are_known(phase)) [[unlikely]] {
     plan->choices().note(steps, phase, *run);
   }
   has_given_back = is_last && !steps.options.keep_arenas;

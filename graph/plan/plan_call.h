@@ -23,8 +23,9 @@ struct PlanSubmission {
   IntrusivePtr<Buffer> saved{};  // initial contents of the arena; undefined: its present ones
   RandomKey key{};
   IntrusivePtr<Shadow> shadow{};
-  bool is_last;                               // nothing reads the arena after this
-  IntrusivePtr<ParameterLease> parameters{};  // defined: the shared read lease of the parameters
+  bool is_last;                                 // nothing reads the arena after this
+  IntrusivePtr<ParameterLease> parameters{};    // defined: the shared read lease of the parameters
+  const PlanSteps::Stretch* stretch = nullptr;  // null: the whole phase
 };
 
 // The arguments of one submission, in the operation's trailing storage: {PlanCall, arrays...}. Arrays: inputs, forward
@@ -43,7 +44,8 @@ struct PlanCall {
   IntrusivePtr<ParameterLease> parameters;  // defined: it, not the call, keeps these arrays
   uint32_t num_arrays;
   Phase phase;
-  bool is_last;  // nothing reads the arena after this
+  bool is_last;                       // nothing reads the arena after this
+  const PlanSteps::Stretch* stretch;  // null: the whole phase
   bool has_given_back = false;
 
   // Nothing fails once the operation has its accesses. Throws std::bad_alloc and what Engine::submit throws.

@@ -35,6 +35,7 @@ struct PlanOptions {
   int verify = 0;  // the number of calls, with their backwards, that are compared with the imperative run of `program`
   std::shared_ptr<const Graph> program{};  // passes::program(), before the passes
   std::optional<size_t> num_data{};        // the inputs after these are parameters; unset: not known
+  std::vector<uint32_t> groups{};          // of the last outputs, one group each: Update::groups
 };
 
 }  // namespace kaon::graph

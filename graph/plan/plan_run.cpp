@@ -94,13 +94,16 @@ void PlanRun::run_steps(std::span<const Step> steps, const RandomKey& numbers, R
 }
 
 // Groups of a region are pieces of a parallel_for, which throws the failure of the first.
-void PlanRun::run(Phase phase, const RandomKey& numbers, RunContext& context, Shadow* compared) {
+void PlanRun::run(Phase phase, const RandomKey& numbers, RunContext& context, Shadow* compared,
+                  const PlanSteps::Stretch* stretch) {
   const PlanSteps::PhasePlan& half = plan_.phase(phase);
-  const std::span<const Step> steps = half.steps;
+  const size_t end = stretch ? stretch->end_step : half.steps.size();
+  const std::span<const Step> steps(half.steps.data(), end);
   if (compared) return run_steps(steps, numbers, context, compared);
   Engine& engine = Engine::current();
-  size_t at = 0;
+  size_t at = stretch ? stretch->first_step : 0;
   for (const std::vector<uint32_t>& begins : half.regions) {
+    if (begins.front() < at || begins.back() > end) continue;  // of another stretch
     run_steps(steps.subspan(at, begins.front() - at), numbers, context, nullptr);
     context.updates_are_whole = true;  // none of them updates
     context.parallel_for(int64_t(begins.size()) - 1, 1, [&](int64_t group, int64_t) {

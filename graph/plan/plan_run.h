@@ -37,7 +37,9 @@ class PlanRun {
   void begin() { num_saved_ = 0; }
   // The steps of a phase, independent groups in parallel. All views must be set. With a shadow the steps run in order,
   // and the values of both are compared. Throws FailedStep.
-  void run(Phase phase, const RandomKey& key, RunContext& context, Shadow* shadow);
+  // Only of the stretch, if one is given.
+  void run(Phase phase, const RandomKey& key, RunContext& context, Shadow* shadow,
+           const PlanSteps::Stretch* stretch = nullptr);
   // The forward as a part of a calling operation, in `arena_memory`. Throws the failure of a step with its context.
   void run_nested(void* arena_memory, std::span<void* const> inputs, std::span<void* const> outputs,
                   std::span<const Source> input_sources, const RandomKey& key, RunContext& context);

@@ -44,6 +44,7 @@ PlanSteps::PlanSteps(Graph of, const PlanOptions& with, std::optional<MemoryPlan
   }
   add_regions();
   find_saved();
+  add_stretches();
   if (options.verify > 0) prepare_verification();
   find_parameters();
 }
@@ -120,6 +121,56 @@ void PlanSteps::add_regions() {
                                                  [](const Step& s, const Node* n) { return s.node < n; }) -
                                 half.steps.begin()));
     }
+  }
+}
+
+// One ends where the last output of a group is written, or with the region that it is written in.
+void PlanSteps::add_stretches() {
+  if (options.groups.empty() || options.device.type != DeviceType::cpu) return;
+  const PhasePlan& half = phases[size_t(Phase::forward)];
+  const size_t first_output = graph.outputs.size() - options.groups.size();
+  std::vector<uint32_t> ends(*std::max_element(options.groups.begin(), options.groups.end()) + 1, 0);
+  for (const External& e : half.externals) {
+    if (e.place != Place::output || e.index < first_output) continue;
+    const auto after = std::upper_bound(half.steps.begin(), half.steps.end(), e.view,
+                                        [](uint32_t view, const Step& s) { return view < s.first_view; });
+    uint32_t& end = ends[options.groups[e.index - first_output]];
+    end = std::max(end, uint32_t(after - half.steps.begin()));
+  }
+  for (uint32_t& end : ends) {
+    for (const std::vector<uint32_t>& region : half.regions) {
+      if (end > region.front() && end < region.back()) end = region.back();
+    }
+  }
+  ends.push_back(uint32_t(half.steps.size()));
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  if (ends.front() == 0) ends.erase(ends.begin());
+  if (ends.size() < 2) return;
+  uint32_t step = 0, external = 0;
+  for (const uint32_t end : ends) {
+    Stretch s{.first_step = step, .end_step = end, .first_external = external};
+    s.reads.assign(graph.inputs.size(), false);
+    s.updates.assign(graph.inputs.size(), false);
+    s.writes_output.assign(graph.outputs.size(), false);
+    s.reads_output.assign(graph.outputs.size(), false);
+    for (; step < end; ++step) {
+      const Step& now = half.steps[step];
+      const uint32_t outputs = now.first_view + now.num_inputs;
+      for (; external < half.externals.size() && half.externals[external].view < outputs + now.num_outputs;
+           ++external) {
+        const External& e = half.externals[external];
+        if (e.place == Place::input) {
+          s.reads[e.index] = true;
+          if (now.updates && mutated[e.index]) s.updates[e.index] = true;
+        } else {
+          (e.view < outputs ? s.reads_output : s.writes_output)[e.index] = true;
+        }
+      }
+    }
+    s.end_external = external;
+    s.is_last = end == half.steps.size();
+    stretches.push_back(std::move(s));
   }
 }
 

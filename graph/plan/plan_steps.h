@@ -48,6 +48,14 @@ class PlanSteps {
     std::vector<std::vector<uint32_t>> regions;  // as Graph::parallel_regions, of steps
   };
 
+  // A part of the forward that is an operation of its own: what it writes can be used while the rest runs.
+  struct Stretch {
+    uint32_t first_step = 0, end_step = 0, first_external = 0, end_external = 0;
+    std::vector<bool> reads{}, updates{};               // by input
+    std::vector<bool> writes_output{}, reads_output{};  // by output; an output is read where another stretch writes it
+    bool is_last = false;
+  };
+
   // All shapes of the graph must be known. Without `memory`: plan_memory() of the graph. Copies constants to the
   // plan's device, waits for them, and compiles kernels that are not compiled yet. Throws ValueError for a program with
   // more arrays than an operation may have, and the failure of a constant.
@@ -76,6 +84,7 @@ class PlanSteps {
   bool mutates = false;
   PlanOptions options;
   std::vector<uint32_t> parameters;                  // inputs that a forward reads and does not update
+  std::vector<Stretch> stretches;                    // of the forward; empty: it is one operation
   std::unique_ptr<const Verification> verification;  // null: calls are not verified
 
  private:
@@ -85,6 +94,7 @@ class PlanSteps {
   void add_regions();
   void find_saved();
   void prepare_verification();
+  void add_stretches();
   void find_parameters();
 };
 

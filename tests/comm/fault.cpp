@@ -6,9 +6,12 @@
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 
 #include "kaon/comm/communicator.h"
 #include "kaon/engine/engine.h"
+#include "kaon/gluon/util/checkpoint.h"
 #include "kaon/kaon.h"
 
 using namespace kaon;
@@ -22,6 +25,17 @@ int main(int, char** argv) {
     if (kind == "kill") kill(getpid(), SIGKILL);
     if (kind == "stop") kill(getpid(), SIGSTOP);
     if (kind == "exit") return 0;
+  }
+  gluon::nn::Dense net(4, {.in_units = 3});
+  net.initialize();
+  std::optional<gluon::Trainer> trainer;
+  const auto file = std::filesystem::temp_directory_path() / fmt::format("kaon_fault_{}.params", getpid());
+  if (kind == "checkpoint") {
+    trainer.emplace(net.collect_params(), optimizer::Adam(), gluon::TrainerOptions{.kvstore = "dist_sync"});
+    autograd::record([&] { return net(nd.ones({2, 3})); }).backward();
+    trainer->step(2);
+    nd.waitall();
+    if (rank == 1) kill(getpid(), SIGKILL);
   }
   const auto begin = std::chrono::steady_clock::now();
   std::string text;
@@ -38,6 +52,7 @@ int main(int, char** argv) {
       world.broadcast(nd.ones({100}), 0);
       world.barrier().wait_to_read();
     }
+    if (trainer) gluon::save_checkpoint(file, net, *trainer);
     for (int i = 0; i < 50; ++i) world.all_reduce(nd.ones({100})).wait_to_read();
     for (int i = 0; i < 30; ++i) {
       usleep(100000);
@@ -47,6 +62,12 @@ int main(int, char** argv) {
     text = e.what();
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  try {
+    if (std::filesystem::exists(file)) gluon::load_checkpoint(file, net, *trainer);  // whole, or not there
+    std::filesystem::remove(file);
+  } catch (const std::exception& e) {
+    text += fmt::format(" (the checkpoint is not usable: {})", e.what());
+  }
   try {
     world.all_reduce(nd.ones({100})).wait_to_read();
     text += " (a later call did not fail)";

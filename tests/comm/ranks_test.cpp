@@ -98,6 +98,32 @@ TEST_CASE("comm: reduce_scatter, all_gather and broadcast") {
   CHECK(world().all_gather(nd.zeros({0, 3})).shape() == Shape(0, 3));
 }
 
+TEST_CASE("comm: reduce_scatter and all_gather of parts that differ by rank") {
+  const int size = world().size(), rank = world().rank();
+  std::vector<int64_t> rows;
+  int64_t total = 0, before = 0;
+  for (int r = 0; r < size; ++r) {
+    rows.push_back(r == 1 ? 0 : 2 * r + 1);
+    if (r < rank) before += rows.back();
+    total += rows.back();
+  }
+  const int64_t mine = rows[size_t(rank)];
+  const NDArray part = world().reduce_scatter(values(rank, 3 * total, DType::float32).reshape({total, 3}), rows);
+  CHECK(part.shape() == Shape(mine, 3));
+  const std::vector<double> sums = reduced(3 * total, comm::Reduce::sum, size);
+  CHECK(part.asvector<double>() == std::vector<double>(sums.begin() + 3 * before, sums.begin() + 3 * (before + mine)));
+  const NDArray all = world().all_gather(part, rows);
+  CHECK(all.shape() == Shape(total, 3));
+  CHECK(all.asvector<double>() == sums);
+  rows.push_back(1);
+  CHECK_THROWS_WITH(world().all_gather(part, rows), Contains("[all_gather]") && Contains("ranks"));
+  rows.pop_back();
+  rows[0] += 1;
+  CHECK_THROWS_AS(world().reduce_scatter(nd.ones({total, 3}), rows), ShapeError);
+  rows[0] = -1;
+  CHECK_THROWS_AS(world().all_gather(part, rows), ValueError);
+}
+
 TEST_CASE("comm: two ranks that send large arrays to each other, and a ring") {
   const int size = world().size(), rank = world().rank();
   if (size < 2) return;

@@ -1,111 +1,27 @@
 // Training over ranks: each has its part of the batch, and all have the weights that one process would have.
 #include <numeric>
 
-#include "kaon/comm/communicator.h"
+#include "checks.h"
 #include "kaon/gluon/kvstore/kvstore.h"
-#include "kaon/kaon.h"
 
 using namespace kaon;
 using namespace kaon::gluon;
 using Catch::Matchers::Contains;
 
-namespace {
+using namespace kaon::ranks_test;
 
-int ranks() { return comm::mpi().size(); }
-int rank() { return comm::mpi().rank(); }
-
-// The same on every rank.
-NDArray numbers(const Shape& shape, int seed) {
-  std::vector<float> v(size_t(shape.size()));
-  for (size_t i = 0; i < v.size(); ++i)
-    v[i] = float(int((i + 1) * 2654435761u * unsigned(seed) >> 20 & 0xfff) - 2048) / 2048;
-  return NDArray::from(v.data(), v.size(), shape);
-}
-
-nn::HybridSequential mlp(int hidden = 32) {
-  nn::HybridSequential net;
-  net.add(nn::Dense(hidden, {.activation = "relu", .in_units = 10}), nn::Dense(4, {.in_units = hidden}));
-  return net;
-}
-
-void copy_parameters(const nn::HybridSequential& from, const nn::HybridSequential& to) {
-  const auto a = from.collect_params(), b = to.collect_params();
-  for (size_t i = 0; i < a.size(); ++i) b[i].set_data(a[i].data());
-}
-
-void check_same(const nn::HybridSequential& a, const nn::HybridSequential& b, double tolerance) {
-  const auto p = a.collect_params(), q = b.collect_params();
-  for (size_t i = 0; i < p.size(); ++i) {
-    CAPTURE(p[i].name());
-    const auto x = p[i].data().asvector<double>(), y = q[i].data().asvector<double>();
-    for (size_t k = 0; k < x.size(); ++k) REQUIRE(x[k] == Approx(y[k]).epsilon(tolerance).margin(tolerance));
-    // every rank has the very same bits
-    const NDArray mine = p[i].data();
-    CHECK(nd.array_equal(comm::mpi().all_reduce(mine, comm::Reduce::max), mine).asscalar<bool>());
-  }
-}
-
-// Five steps over ranks beside five of one process with the whole batch.
-void check_training(const optimizer::Optimizer& rule, bool hybrid, const gluon::TrainerOptions& options = {}) {
-  const int64_t each = 6, all = each * ranks();
-  nn::HybridSequential net = mlp(), alone = mlp();
-  random::seed(uint64_t(100 + rank()));  // other values on each rank, of which rank 0's count
-  net.initialize();
-  alone.initialize();
-  if (hybrid) net.hybridize();
-  gluon::TrainerOptions over_ranks = options;
-  over_ranks.kvstore = "dist_device_sync";
-  gluon::Trainer trainer(net.collect_params(), rule, over_ranks), reference(alone.collect_params(), rule, options);
-  copy_parameters(net, alone);
-  const loss::SoftmaxCrossEntropyLoss loss;
-  for (int step = 0; step < 5; ++step) {
-    const NDArray x = numbers({all, 10}, step + 1);
-    std::vector<float> labels(static_cast<size_t>(all));
-    for (size_t i = 0; i < labels.size(); ++i) labels[i] = float((i * 7 + size_t(step)) % 4);
-    const NDArray y = NDArray::from(labels.data(), labels.size(), {all});
-    const int64_t begin = each * rank();
-    autograd::record([&] { return loss(net(x.slice(begin, begin + each)), y.slice(begin, begin + each)); }).backward();
-    trainer.step(all);
-    autograd::record([&] { return loss(alone(x), y); }).backward();
-    reference.step(all);
-  }
-  check_same(net, alone, 2e-4);
-}
-
-}  // namespace
-
-TEST_CASE("comm training: every optimizer, imperative and hybridized, as one process with the whole batch") {
-  const std::vector<std::pair<const char*, optimizer::Optimizer>> rules{
-      {"SGD", optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9, .wd = 0.01})},
-      {"NAG", optimizer::NAG({.learning_rate = 0.1, .momentum = 0.9})},
-      {"Signum", optimizer::Signum({.learning_rate = 0.01})},
-      {"Lion", optimizer::Lion({.learning_rate = 0.01})},
-      {"Adam", optimizer::Adam({.learning_rate = 0.01})},
-      {"AdamW", optimizer::AdamW({.learning_rate = 0.01, .wd = 0.01})},
-      {"AdaBelief", optimizer::AdaBelief({.learning_rate = 0.01})},
-      {"Adamax", optimizer::Adamax({.learning_rate = 0.01})},
-      {"Nadam", optimizer::Nadam({.learning_rate = 0.01})},
-      {"AdaGrad", optimizer::AdaGrad({.learning_rate = 0.05})},
-      {"GroupAdaGrad", optimizer::GroupAdaGrad({.learning_rate = 0.05})},
-      {"AdaDelta", optimizer::AdaDelta()},
-      {"RMSProp", optimizer::RMSProp({.learning_rate = 0.01})},
-      {"Ftrl", optimizer::Ftrl({.learning_rate = 0.05})},
-      {"FTML", optimizer::FTML({.learning_rate = 0.01})},
-      {"DCASGD", optimizer::DCASGD({.learning_rate = 0.05})},
-      {"LARS", optimizer::LARS({.learning_rate = 0.1})},
-      {"LBSGD", optimizer::LBSGD({.learning_rate = 0.05})},
-      {"LAMB", optimizer::LAMB({.learning_rate = 0.01})},
-  };
-  for (const auto& [name, rule] : rules) {
-    for (const bool hybrid : {false, true}) {
-      CAPTURE(name, hybrid);
-      check_training(rule, hybrid);
+TEST_CASE("comm training: every optimizer, in all three modes, as one process with the whole batch") {
+  for (const auto& [name, rule] : all_optimizers()) {
+    for (const Mode mode : all_modes) {
+      CAPTURE(name, int(mode));
+      check_training(rule, mode);
     }
   }
 }
 
 TEST_CASE("comm training: clip_global_norm is that of the summed gradients") {
-  check_training(optimizer::SGD({.learning_rate = 0.5}), true, {.clip_global_norm = 0.1});
+  for (const Mode mode : all_modes)
+    check_training(optimizer::SGD({.learning_rate = 0.5}), mode, {.clip_global_norm = 0.1});
 }
 
 TEST_CASE("comm training: gradients in more than one bucket, and their arrays") {
@@ -211,13 +127,10 @@ TEST_CASE("comm training: KVStore over ranks") {
 
 TEST_CASE("comm training: what cannot be done over ranks is refused by name") {
   CHECK_THROWS_WITH(gluon::KVStore::create("dist_async"), Contains("dist_async") && Contains("dist_sync"));
-  if (ranks() == 1) return;
   nn::HybridSequential net = mlp();
   net.initialize();
-  gluon::Trainer trainer(net.collect_params(), optimizer::SGD(), {.kvstore = "dist_sync"});
-  const loss::SoftmaxCrossEntropyLoss loss;
-  gluon::TrainingStep step(net, loss, trainer);
-  CHECK_THROWS_WITH(step(nd.ones({2, 10}), nd.zeros({2})), Contains("[TrainingStep]") && Contains("ranks"));
+  CHECK_THROWS_WITH(gluon::Trainer(net.collect_params(), optimizer::SGD(), {.shard_states = true}),
+                    Contains("dist_sync") && Contains("'device'"));
 }
 
 TEST_CASE("comm training: nets that differ are named when the trainer is made") {

@@ -1,0 +1,124 @@
+// Ranks: mpirun -n 2 bench_comm. all_reduce of 1 KB to 100 MB beside bare MPI in turns, and the training of a LeNet and
+// an MLP beside the same without communication: samples a second of all ranks, and the share of a step's time that
+// communication takes. Rank 0 prints. An argument runs one part: sizes, training. One engine thread a rank, since the
+// cores are the ranks'; KAON_BENCH_THREADS gives another number.
+#include <mpi.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "kaon/bench/common.h"
+#include "kaon/comm/communicator.h"
+#include "kaon/examples/networks.h"
+
+using namespace examples;
+
+namespace {
+
+const comm::Communicator& world() {
+  static const comm::Communicator all = comm::mpi();
+  return all;
+}
+
+// Of all ranks, that of the slowest.
+double slowest(double seconds) {
+  const NDArray all = nd.full({1}, seconds, {.dtype = DType::float64});
+  return world().all_reduce(all, comm::Reduce::max).asscalar<double>();
+}
+
+void print_ratio(const std::string& name, const bench::Result& r, const std::string& unit, const std::string& baseline,
+                 const bench::Result& other) {
+  if (world().rank() == 0) bench::print(name, r, unit, baseline, other);
+}
+
+void measure_sizes() {
+  MPI_Comm bare;
+  MPI_Comm_dup(MPI_COMM_WORLD, &bare);
+  for (const int64_t bytes : {1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20, 100 << 20}) {
+    const int64_t n = bytes / 4;
+    const int calls = int(std::clamp<int64_t>((64 << 20) / bytes, 2, 500));
+    std::vector<float> own(static_cast<size_t>(n), 1);
+    const NDArray x = nd.ones({n});
+    x.wait_to_read();
+    const auto each = [&](auto&& call) {
+      world().barrier().wait_to_read();
+      return slowest(bench::seconds([&] {
+               for (int i = 0; i < calls; ++i) call();
+             })) /
+             calls * 1e6;
+    };
+    const auto results = bench::interleave(
+        7, {[&] { return each([&] { MPI_Allreduce(MPI_IN_PLACE, own.data(), int(n), MPI_FLOAT, MPI_MAX, bare); }); },
+            [&] {
+              return each([&] {
+                world().all_reduce_in_place(x, comm::Reduce::max);
+                x.wait_to_read();
+              });
+            }});
+    print_ratio(fmt::format("all_reduce_{}KB_waited_for", bytes >> 10), results[1], "us", "bare MPI", results[0]);
+  }
+  MPI_Comm_free(&bare);
+}
+
+template <class Net>
+void measure_training(const char* name, const Shape& data, const gluon::TrainerOptions& options, const char* how) {
+  const auto make = [&] {
+    auto net = std::make_shared<Net>();
+    net->initialize(init::Xavier());
+    (*net)(nd.zeros(data));
+    return net;
+  };
+  const auto alone = make(), shared = make();
+  const optimizer::SGD rule({.learning_rate = 0.01, .momentum = 0.9});
+  gluon::Trainer without(alone->collect_params(), rule), with(shared->collect_params(), rule, options);
+  const gluon::loss::SoftmaxCrossEntropyLoss loss;
+  gluon::TrainingStep step_alone(*alone, loss, without), step_shared(*shared, loss, with);
+  const NDArray x = nd.random_uniform(data), y = nd.zeros({data[0]});
+  const int steps = 60;
+  const auto rate = [&](gluon::TrainingStep& step) {
+    world().barrier().wait_to_read();
+    const double s = slowest(time_all([&] {
+      for (int i = 0; i < steps; ++i) step(x, y);
+    }));
+    return double(steps * data[0] * world().size()) / s;
+  };
+  const auto results = bench::interleave(5, {[&] { return rate(step_alone); }, [&] { return rate(step_shared); }});
+  print_ratio(fmt::format("{}_{}", name, how), results[1], "samples/s", "no communication", results[0]);
+  if (world().rank() == 0) {
+    fmt::print("# {} {}: communication takes {:.0f} % of a step\n", name, how,
+               100 * (1 - results[1].median / results[0].median));
+  }
+}
+
+struct Mlp : gluon::HybridBlock<Mlp> {
+  nn::Dense hidden = child("hidden", nn::Dense(128, {.activation = "relu"}));
+  nn::Dense out = child("out", nn::Dense(10));
+  auto hybrid_forward(auto, auto x) { return out(hidden(x)); }
+};
+
+void measure_trainings() {
+  const auto all = [](const gluon::TrainerOptions& options, const char* how) {
+    measure_training<LeNet>("lenet_b64", {64, 1, 28, 28}, options, how);
+    measure_training<Mlp>("mlp784_b64", {64, 784}, options, how);
+  };
+  all({.kvstore = "dist_sync"}, "all_reduce");
+  all({.kvstore = "dist_sync", .compression_params = {.type = "bfloat16"}}, "bfloat16");
+  all({.kvstore = "dist_sync", .compression_params = {.type = "2bit"}}, "2bit");
+  all({.kvstore = "dist_sync", .shard_states = true}, "shard_states");
+  all({.kvstore = "dist_sync", .deterministic = true, .shards = world().size()}, "deterministic");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* threads = std::getenv("KAON_BENCH_THREADS");
+  Engine engine({.threads = threads ? std::atoi(threads) : 1});
+  EngineScope scope(engine);
+  const std::string_view part = argc > 1 ? argv[1] : "";
+  if (world().rank() == 0) {
+    bench::print_machine();
+    fmt::print("# {} ranks\n", world().size());
+  }
+  if (part.empty() || part == "sizes") measure_sizes();
+  if (part.empty() || part == "training") measure_trainings();
+}

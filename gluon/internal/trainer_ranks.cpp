@@ -1,0 +1,78 @@
+// What a Trainer does over ranks.
+#include <fmt/format.h>
+
+#include "kaon/gluon/internal/gradient_buckets.h"
+#include "kaon/gluon/internal/shards.h"
+#include "kaon/gluon/trainer.h"
+#include "kaon/graph/autograd.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon::gluon {
+
+std::vector<Parameter> Trainer::parameters_with_gradients() const {
+  std::vector<Parameter> all;
+  for (const Slot& s : slots_) {
+    if (s.parameter.grad_req() != GradReq::null && s.parameter.is_initialized()) all.push_back(s.parameter);
+  }
+  return all;
+}
+
+void Trainer::check_shards() const {
+  if (ranks_->shards() == 0 || has_shards_) return;
+  throw StateError(
+      "[Trainer.step] deterministic adds gradients up by shards: compute them by backward_by_shards() or a "
+      "TrainingStep");
+}
+
+void Trainer::refuse_gradients_without_shards(const char* caller) const {
+  for (const Slot& s : slots_) {
+    const Parameter& p = s.parameter;
+    if (p.grad_req() != GradReq::add && p.list_ctx().size() <= 1) continue;
+    throw StateError(fmt::format("[{}] deterministic takes gradients with grad_req write on one device, that of {} {}",
+                                 caller, p.name(), p.grad_req() == GradReq::add ? "has add" : "is on several"));
+  }
+}
+
+// everywhere: not on the ranks alone that update.
+void Trainer::add_up_over_ranks(bool everywhere) {
+  has_shards_ = false;
+  ranks_->all_reduce(parameters_with_gradients(), everywhere || clip_global_norm_ > 0 || scaling_);
+}
+
+// Those that this rank updates. States of others may come from a file.
+std::vector<Trainer::Slot*> Trainer::owned(std::span<Slot* const> slots) {
+  if (!ranks_ || !ranks_->gives_owners()) return {slots.begin(), slots.end()};
+  ranks_->prepare(parameters_with_gradients());
+  std::vector<Slot*> own;
+  for (Slot* s : slots) {
+    if (ranks_->owns(s->parameter)) {
+      own.push_back(s);
+    } else {
+      s->states.clear();
+    }
+  }
+  return own;
+}
+
+NDArray Trainer::backward_by_shards(std::span<const NDArray> inputs,
+                                    const std::function<NDArray(std::span<const NDArray>)>& loss,
+                                    std::source_location site) {
+  if (inputs.empty()) throw ValueError("[Trainer.backward_by_shards] there are no inputs");
+  std::vector<const NDArray*> arrays;
+  for (const NDArray& a : inputs) arrays.push_back(&a);
+  const bool by_tree = ranks_ && ranks_->shards() > 0;
+  const detail::Shards shards(arrays, by_tree ? ranks_.get() : nullptr, "Trainer.backward_by_shards");
+  if (by_tree) refuse_gradients_without_shards("Trainer.backward_by_shards");
+  std::vector<NDArray> losses;
+  for (int i = 0; i < shards.count(); ++i) {
+    const std::vector<NDArray> part = shards.begin(i);
+    const NDArray l = autograd::record([&] { return loss(part); });
+    l.backward(site);
+    losses.push_back(l.detach());
+    if (by_tree) ranks_->end_shard(parameters_with_gradients(), i);
+  }
+  has_shards_ = by_tree;
+  return detail::Shards::joined(losses);
+}
+
+}  // namespace kaon::gluon
