@@ -37,9 +37,14 @@ void learn(const op::Convolution& o, ShapeFacts& f) {
   Shape &data = f.in(0), &out = f.out();
   if (data.ndim() < 0) return;
   f.probe();
-  if (data.ndim() != o.kernel.ndim() + 2 || out.ndim() != data.ndim()) return;
-  f.same(data, 0, out, 0);
+  if (data.ndim() != o.kernel.ndim() + 2) return;
   const ImageAxes at(o.layout, data.ndim());
+  // Said here too: a probe knows nothing where its numbers of channels cannot be split into the groups.
+  f.has_ndim(f.in(1), data.ndim());
+  f.is(f.in(1), 0, o.num_filter);
+  for (int i = 0; i < o.kernel.ndim(); ++i) f.is(f.in(1), at.first + i, o.kernel[i]);
+  if (out.ndim() != data.ndim()) return;
+  f.same(data, 0, out, 0);
   for (int i = 0; i < o.kernel.ndim(); ++i) {  // each result of stride 1 is one position of the data
     if (entry(o.stride, i, 1) != 1 || out[at.first + i] < 0) continue;
     const int64_t window = (o.kernel[i] - 1) * entry(o.dilate, i, 1);

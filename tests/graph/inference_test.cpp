@@ -36,6 +36,16 @@ TEST_CASE("inference: knowledge flows from outputs to inputs", "[inference]") {
   CHECK(fc(x, 4, "a").infer_shape({{"x", {5}}}).outputs[0] == Shape(5, 4));
 }
 
+TEST_CASE("inference: the weight of a convolution in groups, of channels that are not known yet", "[inference]") {
+  for (const int groups : {1, 32, 88}) {
+    const Symbol net = sym.Convolution(sym.var("x"), sym.var("w"), sym.var("b"),
+                                       {.kernel = {3, 5}, .num_filter = 2 * groups, .num_group = groups});
+    const auto s = net.infer_shape_partial({{"x", {-1, -1, -1, -1}}});
+    CHECK(s.arguments[1] == Shape(2 * groups, -1, 3, 5));
+    CHECK(net.infer_shape_partial({{"x", {-1, groups, -1, -1}}}).arguments[1] == Shape(2 * groups, 1, 3, 5));
+  }
+}
+
 TEST_CASE("inference: what does not follow stays unknown", "[inference]") {
   const Symbol net = fc(sym.relu(sym.var("x")), 4, "a");
   const auto s = net.infer_shape_partial({});
