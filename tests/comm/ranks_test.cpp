@@ -1,4 +1,5 @@
 // Collectives. Every rank runs every case: mpirun -n 2 kaon_comm_tests.
+#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/comm/communicator.h"
