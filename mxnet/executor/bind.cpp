@@ -8,6 +8,7 @@
 #include "kaon/mxnet/executor/arrays.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
+#include "kaon/ops/attributes.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -40,11 +41,14 @@ ContextGroups contexts_of(int dev_type, int dev_id, uint32_t count, const char**
 }
 
 // MXNet's numbers: -1 none, 0 dense, 1 row_sparse, 2 csr.
-StorageType numbered_storage(std::string_view text, const std::string& name) {
-  if (text == "-1" || text == "0") return StorageType::dense;
-  if (text == "1") return StorageType::row_sparse;
-  if (text == "2") return StorageType::csr;
-  throw ValueError(fmt::format("[simple_bind] '{}': {} is no storage type", name, text));
+StorageType numbered_storage(int number, const std::string& name) {
+  switch (number) {
+    case -1:
+    case 0: return StorageType::dense;
+    case 1: return StorageType::row_sparse;
+    case 2: return StorageType::csr;
+    default: throw ValueError(fmt::format("[simple_bind] '{}': {} is no storage type", name, number));
+  }
 }
 
 BoundArray bound(void* handle) {
@@ -62,7 +66,12 @@ BoundArray bound_gradient(void* handle) {
 // The storage that a variable was made for: variable(..., stype="csr").
 StorageType storage_of(const SymbolNode& variable) {
   const auto text = variable.text_attrs.find("__storage_type__");
-  return text == variable.text_attrs.end() ? StorageType::dense : numbered_storage(text->second, variable.name);
+  if (text == variable.text_attrs.end()) return StorageType::dense;
+  int number = 0;
+  if (!ops::from_text(std::string_view(text->second), number)) {
+    throw ValueError(fmt::format("[simple_bind] '{}': {} is no storage type", variable.name, text->second));
+  }
+  return numbered_storage(number, variable.name);
 }
 
 // The arrays of a simple_bind. Parameters are those of an executor that shares them, data comes from a buffer whose
@@ -224,7 +233,7 @@ int simple_bind(SymbolHandle symbol_handle, int dev_type, int dev_id, uint32_t n
                                                  named_dtypes(num_dtypes, dtype_names, dtypes));
     Allocation allocation(symbol, contexts, inferred);
     for (uint32_t i = 0; i < num_stypes; ++i) {
-      allocation.storages[stype_names[i]] = numbered_storage(std::to_string(stypes[i]), stype_names[i]);
+      allocation.storages[stype_names[i]] = numbered_storage(stypes[i], stype_names[i]);
     }
     for (uint32_t i = 0; i < num_shared_names; ++i) allocation.shared_names.insert(shared_names[i]);
     allocation.shared = static_cast<ExecutorObject*>(shared_exec);

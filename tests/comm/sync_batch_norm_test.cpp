@@ -117,4 +117,8 @@ TEST_CASE("comm SyncBatchNorm: 16-bit data, and what is refused") {
   CHECK(net(z).shape() == z.shape());  // predicts
   if (ranks() == 1) return;
   CHECK_THROWS_WITH(autograd::train_mode([&] { return net(z); }), Contains("[SyncBatchNorm]") && Contains("hybridize"));
+  NDArray v = z.copy();
+  v.attach_grad();
+  const NDArray normalized = autograd::record([&] { return norm(v); });
+  CHECK_THROWS_WITH(autograd::grad(normalized, v, true), Contains("[SyncBatchNorm] over ranks gradients of gradients"));
 }
