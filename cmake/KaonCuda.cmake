@@ -45,7 +45,28 @@ endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
+# kaon_cuda_units(list): several kernels a source, as CMake's unity build does for C++: of three seconds that
+# nvcc takes over one kernel, most go to headers.
+function(kaon_cuda_units list)
+  if(NOT CMAKE_UNITY_BUILD)
+    return()
+  endif()
+  set(units "")
+  set(rest ${${list}})
+  while(rest)
+    list(LENGTH units number)
+    list(SUBLIST rest 0 8 unit)
+    list(REMOVE_ITEM rest ${unit})
+    list(TRANSFORM unit REPLACE ".+" "#include \"\\0\"\n")
+    string(CONCAT text ${unit})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/cuda_units/unit_${number}.cu CONTENT "${text}" @ONLY)
+    list(APPEND units ${PROJECT_BINARY_DIR}/cuda_units/unit_${number}.cu)
+  endwhile()
+  set(${list} ${units} PARENT_SCOPE)
+endfunction()
+
 kaon_cuda_sources(sources kernels)
+kaon_cuda_units(kernels)
 add_library(kaon_cuda MODULE ${sources} ${kernels} ${KAON_KERNEL_PRELUDE_SOURCE})
 # of the layers only headers, and the small functions that kernels call on the host
 target_link_libraries(kaon_cuda PRIVATE kaon_ops kaon_engine CUDA::cudart_static)

@@ -6,15 +6,17 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/kaon SYMBOL
 
 set(KAON_LAYERS "")  # highest first: the order in which static libraries are linked
 
-# kaon_skip_optimizer(source...): under sanitizers, clang's optimizer takes minutes over some of the sources that Highway
-# compiles once for each instruction set. Convolutions are optimised all the same: their tests would run for minutes.
-function(kaon_skip_optimizer)
-  if(NOT KAON_SANITIZE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    return()
-  endif()
+# kaon_per_target_sources(source...): those that Highway compiles once for each instruction set include themselves, so a
+# unity build leaves them alone. Under sanitizers clang's optimizer takes minutes over some; convolutions are optimised
+# all the same: their tests would run for minutes.
+function(kaon_per_target_sources)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} per_target REGEX "hwy/foreach_target.h")
-    if(per_target AND NOT source MATCHES "/nn/conv/")
+    if(NOT per_target)
+      continue()
+    endif()
+    set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    if(KAON_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT source MATCHES "/nn/conv/")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()
@@ -44,7 +46,7 @@ function(kaon_layer folder)
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${target} PUBLIC ${KAON_LAYERS} ${arg_LIBRARIES})
   kaon_compile_options(${target})
-  kaon_skip_optimizer(${sources})
+  kaon_per_target_sources(${sources})
   if(KAON_PRECOMPILE AND arg_PRECOMPILED)
     target_precompile_headers(${target} PRIVATE "\"${arg_PRECOMPILED}\"")
   endif()

@@ -154,14 +154,15 @@ constexpr OpDef make_op_def() {
     const T& attributes = *static_cast<const T*>(p);
     const T defaults{};
     T::fields([&](std::string_view name, auto member, bool is_required = false) {
-      visit(name, ops::to_text(attributes.*member),
-            !is_required && ops::same_value(attributes.*member, defaults.*member));
+      using ops::to_text;  // and of types that are internal: by their namespace
+      visit(name, to_text(attributes.*member), !is_required && ops::same_value(attributes.*member, defaults.*member));
     });
   };
   d.read = [](void* p, std::string_view name, std::string_view text) -> int {
     int result = 1;
     T::fields([&](std::string_view known, auto member, bool = false) {
-      if (known == name) result = ops::from_text(text, static_cast<T*>(p)->*member) ? 0 : 2;
+      using ops::from_text;
+      if (known == name) result = from_text(text, static_cast<T*>(p)->*member) ? 0 : 2;
     });
     return result;
   };

@@ -6,18 +6,18 @@
 namespace kaon::gluon::model_zoo::vision::detail {
 namespace {
 
-struct Depth {
+struct DenseNetDepth {
   int num_layers;
   int64_t first_channels, growth;  // each layer adds `growth` channels
   int layers[4];                   // of each block
 };
-constexpr Depth depths[] = {{121, 64, 32, {6, 12, 24, 16}},
-                            {161, 96, 48, {6, 12, 36, 24}},
-                            {169, 64, 32, {6, 12, 32, 32}},
-                            {201, 64, 32, {6, 12, 48, 32}}};
+constexpr DenseNetDepth densenet_depths[] = {{121, 64, 32, {6, 12, 24, 16}},
+                                             {161, 96, 48, {6, 12, 36, 24}},
+                                             {169, 64, 32, {6, 12, 32, 32}},
+                                             {201, 64, 32, {6, 12, 48, 32}}};
 
-const Depth& depth_of(int num_layers) {
-  for (const Depth& d : depths) {
+const DenseNetDepth& densenet_depth(int num_layers) {
+  for (const DenseNetDepth& d : densenet_depths) {
     if (d.num_layers == num_layers) return d;
   }
   throw ValueError(fmt::format("[DenseNet] there is none of {} layers", num_layers));
@@ -44,7 +44,7 @@ nn::HybridSequential transition(int64_t channels) {
 }  // namespace
 
 Model densenet(int num_layers, const ModelOptions& options) {
-  const Depth& depth = depth_of(num_layers);
+  const DenseNetDepth& depth = densenet_depth(num_layers);
   int64_t channels = depth.first_channels;
   nn::HybridSequential features;
   features.add(nn::Conv2D(channels, {.kernel_size = 7, .strides = 2, .padding = 3, .use_bias = false}), nn::BatchNorm(),

@@ -6,15 +6,15 @@
 namespace kaon::gluon::model_zoo::vision::detail {
 namespace {
 
-struct Conv {
+struct InceptionConv {
   int64_t channels;
   Shape kernel_size;
   Shape strides{1};
   Shape padding{0};
 };
-using Convs = std::initializer_list<Conv>;
+using Convs = std::initializer_list<InceptionConv>;
 
-nn::HybridSequential conv(const Conv& c) {
+nn::HybridSequential conv(const InceptionConv& c) {
   return nn::HybridSequential(
       nn::Conv2D(c.channels,
                  {.kernel_size = c.kernel_size, .strides = c.strides, .padding = c.padding, .use_bias = false}),
@@ -27,7 +27,7 @@ nn::HybridSequential branch(Convs convs, Before before = Before::nothing) {
   nn::HybridSequential all;
   if (before == Before::average) all.add(nn::AvgPool2D({.pool_size = 3, .strides = 1, .padding = 1}));
   if (before == Before::maximum) all.add(nn::MaxPool2D({.pool_size = 3, .strides = 2}));
-  for (const Conv& c : convs) all.add(conv(c));
+  for (const InceptionConv& c : convs) all.add(conv(c));
   return all;
 }
 

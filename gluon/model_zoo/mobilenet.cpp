@@ -10,14 +10,14 @@ struct Relu6 : HybridBlock<Relu6> {
   auto hybrid_forward(auto F, auto x) { return F.as("fwd").clip(x, 0, 6); }
 };
 
-struct Conv {
+struct ConvOptions {
   int64_t channels;
   int64_t kernel_size = 1;
   int64_t stride = 1;
   int64_t groups = 1;
 };
 
-void add_conv(nn::HybridSequential& net, const Conv& c) {
+void add_conv(nn::HybridSequential& net, const ConvOptions& c) {
   net.add(nn::Conv2D(c.channels, {.kernel_size = {c.kernel_size},
                                   .strides = {c.stride},
                                   .padding = {c.kernel_size / 2},

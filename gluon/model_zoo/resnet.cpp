@@ -11,20 +11,20 @@ nn::Conv2D conv3x3(int64_t channels, int64_t stride, int64_t in_channels) {
 }
 
 // How often each of the four stages repeats its block.
-struct Depth {
+struct ResNetDepth {
   int num_layers;
   bool bottleneck;
   int blocks[4];
 };
-constexpr Depth depths[] = {{18, false, {2, 2, 2, 2}},
-                            {34, false, {3, 4, 6, 3}},
-                            {50, true, {3, 4, 6, 3}},
-                            {101, true, {3, 4, 23, 3}},
-                            {152, true, {3, 8, 36, 3}}};
+constexpr ResNetDepth resnet_depths[] = {{18, false, {2, 2, 2, 2}},
+                                         {34, false, {3, 4, 6, 3}},
+                                         {50, true, {3, 4, 6, 3}},
+                                         {101, true, {3, 4, 23, 3}},
+                                         {152, true, {3, 8, 36, 3}}};
 
-const Depth& depth_of(int num_layers) {
+const ResNetDepth& resnet_depth(int num_layers) {
   std::string known;
-  for (const Depth& d : depths) {
+  for (const ResNetDepth& d : resnet_depths) {
     if (d.num_layers == num_layers) return d;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", d.num_layers);
   }
@@ -82,8 +82,9 @@ BottleneckV1::BottleneckV1(int64_t channels, int64_t stride, bool downsample, in
 ResNetV1::ResNetV1(int num_layers, const ResNetOptions& options)
     : HybridBlock("resnetv1"),
       features(child("features", nn::HybridSequential())),
-      output(child("output", nn::Dense(options.classes, {.in_units = depth_of(num_layers).bottleneck ? 2048 : 512}))) {
-  const Depth& depth = depth_of(num_layers);
+      output(
+          child("output", nn::Dense(options.classes, {.in_units = resnet_depth(num_layers).bottleneck ? 2048 : 512}))) {
+  const ResNetDepth& depth = resnet_depth(num_layers);
   if (options.thumbnail) {
     features.add(conv3x3(64, 1, 0));
   } else {

@@ -10,19 +10,19 @@
 namespace kaon::gluon::model_zoo::vision::detail {
 namespace {
 
-struct Depth {
+struct ResNetV2Depth {
   int num_layers;
   bool bottleneck;
   int blocks[4];  // of each stage
 };
-constexpr Depth depths[] = {{18, false, {2, 2, 2, 2}},
-                            {34, false, {3, 4, 6, 3}},
-                            {50, true, {3, 4, 6, 3}},
-                            {101, true, {3, 4, 23, 3}},
-                            {152, true, {3, 8, 36, 3}}};
+constexpr ResNetV2Depth resnet_v2_depths[] = {{18, false, {2, 2, 2, 2}},
+                                              {34, false, {3, 4, 6, 3}},
+                                              {50, true, {3, 4, 6, 3}},
+                                              {101, true, {3, 4, 23, 3}},
+                                              {152, true, {3, 8, 36, 3}}};
 
-const Depth& depth_of(int num_layers) {
-  for (const Depth& d : depths) {
+const ResNetV2Depth& resnet_v2_depth(int num_layers) {
+  for (const ResNetV2Depth& d : resnet_v2_depths) {
     if (d.num_layers == num_layers) return d;
   }
   throw ValueError(fmt::format("[ResNetV2] there is none of {} layers", num_layers));
@@ -78,7 +78,7 @@ Model resnet_v1(int num_layers, const ModelOptions& options) {
 }
 
 Model resnet_v2(int num_layers, const ModelOptions& options) {
-  const Depth& depth = depth_of(num_layers);
+  const ResNetV2Depth& depth = resnet_v2_depth(num_layers);
   nn::HybridSequential features;
   features.add(nn::BatchNorm({.center = false, .scale = false}));  // of the images
   if (options.thumbnail) {

@@ -7,15 +7,16 @@ namespace kaon::gluon::model_zoo::vision::detail {
 namespace {
 
 // How many convolutions are before each of the five poolings.
-struct Depth {
+struct VggDepth {
   int num_layers;
   int convolutions[5];
 };
-constexpr Depth depths[] = {{11, {1, 1, 2, 2, 2}}, {13, {2, 2, 2, 2, 2}}, {16, {2, 2, 3, 3, 3}}, {19, {2, 2, 4, 4, 4}}};
+constexpr VggDepth vgg_depths[] = {
+    {11, {1, 1, 2, 2, 2}}, {13, {2, 2, 2, 2, 2}}, {16, {2, 2, 3, 3, 3}}, {19, {2, 2, 4, 4, 4}}};
 constexpr int64_t channels[] = {64, 128, 256, 512, 512};
 
-const Depth& depth_of(int num_layers) {
-  for (const Depth& d : depths) {
+const VggDepth& vgg_depth(int num_layers) {
+  for (const VggDepth& d : vgg_depths) {
     if (d.num_layers == num_layers) return d;
   }
   throw ValueError(fmt::format("[VGG] there is none of {} layers", num_layers));
@@ -24,7 +25,7 @@ const Depth& depth_of(int num_layers) {
 }  // namespace
 
 Model vgg(int num_layers, bool batch_norm, const ModelOptions& options) {
-  const Depth& depth = depth_of(num_layers);
+  const VggDepth& depth = vgg_depth(num_layers);
   const auto xavier =
       init::Xavier({.rnd_type = init::RndType::gaussian, .factor_type = init::FactorType::out, .magnitude = 2});
   const nn::DenseOptions hidden{.activation = "relu", .weight_initializer = init::Normal()};

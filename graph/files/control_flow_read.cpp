@@ -18,9 +18,9 @@ void set_operator(FileNode& node, const Op& op) {
   node.attrs = Attributes(Op::def, &op);
 }
 
-class Reader {
+class ControlFlowReader {
  public:
-  Reader(SymbolFile& file, size_t index, const std::vector<std::vector<uint32_t>>& variables)
+  ControlFlowReader(SymbolFile& file, size_t index, const std::vector<std::vector<uint32_t>>& variables)
       : file_(file), index_(index), variables_(variables), kind_(control_kind(*node().def)) {}
 
   void run() {
@@ -284,7 +284,7 @@ std::vector<uint32_t> subgraph_variables(const SymbolFile& subgraph) {
 }
 
 void read_control_flow(SymbolFile& file, size_t index, const std::vector<std::vector<uint32_t>>& variables) {
-  Reader(file, index, variables).run();
+  ControlFlowReader(file, index, variables).run();
 }
 
 }  // namespace kaon::graph

@@ -17,9 +17,9 @@ bool is_known_flag(std::string_view key) {
   return std::find(std::begin(flags), std::end(flags), key) != std::end(flags);
 }
 
-class Reader {
+class FusedLayerReader {
  public:
-  Reader(SymbolFile& file, size_t index) : file_(file), index_(index), sub_(file.nodes[index].subgraphs[0]) {}
+  FusedLayerReader(SymbolFile& file, size_t index) : file_(file), index_(index), sub_(file.nodes[index].subgraphs[0]) {}
 
   void run() {
     if (file_.nodes[index_].def == &op::SgConv::def) {
@@ -134,7 +134,7 @@ void read_fused_layer(SymbolFile& file, size_t index) {
   if (file.nodes[index].subgraphs.size() != 1) {
     file.fail(index, fmt::format("needs one subgraph, the file gives {}", file.nodes[index].subgraphs.size()));
   }
-  Reader(file, index).run();
+  FusedLayerReader(file, index).run();
 }
 
 }  // namespace kaon::graph

@@ -11,7 +11,7 @@ namespace kaon::graph {
 namespace {
 
 template <class Op>
-ShapeRule rule_of() {
+ShapeRule shape_rule_of() {
   if constexpr (requires(const Op& o, ShapeFacts& f) { learn(o, f); }) {
     static_assert(!is_in<Op>(OneShape{}) && !is_in<Op>(KeepsShape{}) && !is_in<Op>(CopiesDimensions{}) &&
                       !is_in<Op>(FollowsInputs{}),
@@ -53,7 +53,7 @@ ShapeRule shape_rule(const OpDef& def) {
   static constinit MadeOnce<const Rules> made;
   const Rules& rules = made.get([] {
     auto* all = new Rules;
-    ops::for_each_op([&]<class Op>() { (*all)[&ops::def_of<Op>()] = rule_of<Op>(); });
+    ops::for_each_op([&]<class Op>() { (*all)[&ops::def_of<Op>()] = shape_rule_of<Op>(); });
     return all;
   });
   if (is_control_flow(def)) return [](const void*, ShapeFacts& f) { learn_control_flow(f); };

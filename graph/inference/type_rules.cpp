@@ -215,7 +215,7 @@ void learn(const op::FullLike& o, TypeFacts& f) { o.dtype ? f.is(f.out(), *o.dty
 namespace {
 
 template <class Op>
-TypeRule rule_of() {
+TypeRule type_rule_of() {
   // As values: clang 16 takes those of MultiUpdate, a template, for no constants.
   const OpTraits& traits = ops::def_of<Op>().traits;
   if constexpr (requires(const Op& o, TypeFacts& f) { learn(o, f); }) {
@@ -253,7 +253,7 @@ TypeRule type_rule(const OpDef& def) {
   static constinit MadeOnce<const Rules> made;
   const Rules& rules = made.get([] {
     auto* all = new Rules;
-    ops::for_each_op([&]<class Op>() { (*all)[&ops::def_of<Op>()] = rule_of<Op>(); });
+    ops::for_each_op([&]<class Op>() { (*all)[&ops::def_of<Op>()] = type_rule_of<Op>(); });
     return all;
   });
   if (is_control_flow(def)) return [](const void*, TypeFacts& f) { learn_control_flow(f); };

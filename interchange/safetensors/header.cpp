@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t max_header_bytes = 100'000'000;  // the format's own limit
 
-constexpr std::pair<std::string_view, DType> dtypes[] = {
+constexpr std::pair<std::string_view, DType> safetensors_dtypes[] = {
     {"BOOL", DType::boolean}, {"U8", DType::uint8},    {"I8", DType::int8},       {"I16", DType::int16},
     {"U16", DType::uint16},   {"F16", DType::float16}, {"BF16", DType::bfloat16}, {"I32", DType::int32},
     {"U32", DType::uint32},   {"F32", DType::float32}, {"F64", DType::float64},   {"I64", DType::int64},
@@ -112,14 +112,16 @@ class HeaderReader {
 }  // namespace
 
 std::optional<DType> safetensors_dtype(std::string_view name) {
-  for (const auto& [text, dtype] : dtypes) {
+  for (const auto& [text, dtype] : safetensors_dtypes) {
     if (text == name) return dtype;
   }
   return std::nullopt;
 }
 
 std::string_view safetensors_name(DType dtype) {
-  return std::find_if(std::begin(dtypes), std::end(dtypes), [&](const auto& d) { return d.second == dtype; })->first;
+  return std::find_if(std::begin(safetensors_dtypes), std::end(safetensors_dtypes),
+                      [&](const auto& d) { return d.second == dtype; })
+      ->first;
 }
 
 SafetensorsHeader read_safetensors_header(const FileBytes& file) {

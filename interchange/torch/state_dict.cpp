@@ -76,7 +76,7 @@ constexpr std::pair<std::string_view, DType> storages[] = {
     {"torch.ByteStorage", DType::uint8},    {"torch.CharStorage", DType::int8},
     {"torch.ShortStorage", DType::int16},   {"torch.IntStorage", DType::int32},
     {"torch.LongStorage", DType::int64},    {"torch.BoolStorage", DType::boolean}};
-constexpr std::pair<std::string_view, DType> dtypes[] = {
+constexpr std::pair<std::string_view, DType> torch_dtypes[] = {
     {"torch.float32", DType::float32},   {"torch.float64", DType::float64}, {"torch.float16", DType::float16},
     {"torch.bfloat16", DType::bfloat16}, {"torch.uint8", DType::uint8},     {"torch.int8", DType::int8},
     {"torch.int16", DType::int16},       {"torch.int32", DType::int32},     {"torch.int64", DType::int64},
@@ -208,7 +208,8 @@ class StateDictReader {
     if (!id[2]->is(Kind::text)) pickle_->fail(*id[2], "the key of a storage");
     if (!id[4]->is(Kind::integer) || id[4]->integer < 0) pickle_->fail(*id[4], "the size of a storage");
     const Value& type = has_dtype ? *arguments[6] : *id[1];
-    const auto dtype = has_dtype ? find(dtypes, type.is(Kind::global) ? type.text : "") : find(storages, type.text);
+    const auto dtype =
+        has_dtype ? find(torch_dtypes, type.is(Kind::global) ? type.text : "") : find(storages, type.text);
     if (!dtype) pickle_->fail(type, "a dtype that Kaon has");
 
     if (!arguments[1]->is(Kind::integer) || arguments[1]->integer < 0) pickle_->fail(*arguments[1], "an offset");

@@ -11,6 +11,9 @@
 
 namespace kaon::interchange {
 
+// A field of 32 bits that holds this: the number is in the zip64 field.
+inline constexpr uint32_t full32 = 0xffffffff;
+
 struct ZipEntry {
   std::string name;
   uint64_t offset = 0;      // of its data in the file

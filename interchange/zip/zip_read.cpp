@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint32_t end_mark = 0x06054b50, end64_mark = 0x06064b50, locator64_mark = 0x07064b50,
                    central_mark = 0x02014b50, local_mark = 0x04034b50;
-constexpr uint32_t full32 = 0xffffffff;
 constexpr uint16_t full16 = 0xffff;
 // Deflate makes at most 258 bytes of two bits.
 constexpr uint64_t max_ratio = 1032;

@@ -10,7 +10,6 @@
 namespace kaon::interchange {
 namespace {
 
-constexpr uint32_t full32 = 0xffffffff;
 constexpr uint64_t alignment = 64;
 
 template <class... T>

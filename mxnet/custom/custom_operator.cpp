@@ -63,7 +63,7 @@ bool is_traced(const ComposeContext& c) {
 }
 
 // A call on arrays: the program's functions run here, and push.
-void call(const PropPtr& prop, ComposeContext& c) {
+void call_custom(const PropPtr& prop, ComposeContext& c) {
   const int n_in = prop->num_inputs();
   std::vector<const NDArray*> inputs;
   std::vector<NDArray> states, outputs;
@@ -115,7 +115,7 @@ void call(const PropPtr& prop, ComposeContext& c) {
 }
 
 // A call in a trace: a node of the graph.
-void trace(const PropPtr& prop, ComposeContext& c) {
+void trace_custom(const PropPtr& prop, ComposeContext& c) {
   std::vector<const NDArray*> inputs;
   for (int i = 0; i < c.num_inputs(); ++i) inputs.push_back(&c.input(i));
   std::vector<NDArray> results = trace_callback(prop, inputs);
@@ -132,7 +132,7 @@ void kaon::mxnet::register_program_operator(const char* op_type, CustomOpPropCre
        .compose =
            [props](const CustomAttributes& attributes, ComposeContext& c) {
              const PropPtr prop = props->of(attributes);
-             is_traced(c) ? trace(prop, c) : call(prop, c);
+             is_traced(c) ? trace_custom(prop, c) : call_custom(prop, c);
            },
        .infer = [props](const CustomAttributes& attributes, InferContext& c) { props->of(attributes)->infer(c); }});
 }

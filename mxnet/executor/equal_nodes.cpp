@@ -27,9 +27,9 @@ bool may_be_merged(const SymbolNode& node) {
 }
 
 SymbolEntry copied(const SymbolEntry& value) {
-  const NodePtr copy = graph::make_node(&op::Copy::def, value.node->name + "_copy");
+  const NodePtr copy = graph::make_node(&kaon::op::Copy::def, value.node->name + "_copy");
   copy->op_name = "_copy";
-  copy->attrs = ops::Attributes(op::Copy::def);
+  copy->attrs = ops::Attributes(kaon::op::Copy::def);
   copy->inputs = {value};
   copy->outputs.resize(1);
   return {copy, 0};

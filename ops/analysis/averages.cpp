@@ -21,7 +21,7 @@ constinit const OpDef op::Cov::def = make_op_def<op::Cov>();
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // 1-D weights for an array of more axes.
 bool are_along_axis(const op::Average& op, const Shape& a, const Shape& weights) {
@@ -104,7 +104,7 @@ void op::NanReduce<K>::compose(ComposeContext& c) const {
     const NDArray numbers = nd.where(is_number, x, nd.zeros_like(x));
     c.set(nd._np_sum(numbers, {.axis = axis, .keepdims = keepdims}) / count);
   } else {
-    const double least = K == ReduceKind::max ? -infinity : infinity;
+    const double least = K == ReduceKind::max ? -kInfinity : kInfinity;
     const NDArray y = extreme(nd.where(is_number, x, nd.zeros_like(x) + least));
     c.set(nd.where(count, y, nd.zeros_like(y) + std::numeric_limits<double>::quiet_NaN()));
   }

@@ -22,7 +22,7 @@ constinit const OpDef op::EDiff1d::def = make_op_def<op::EDiff1d>();
 
 namespace {
 
-void expect_numbers(const InferContext& c) {
+void expect_real_numbers(const InferContext& c) {
   if (c.dtype() == DType::boolean) c.fail_dtype("needs a dtype of numbers, got bool; use cast");
 }
 
@@ -34,7 +34,7 @@ NDArray truth(const NDArray& x) { return nd.cast(x, DType::boolean); }
 // --- around
 
 void op::Around::infer(InferContext& c) const {
-  expect_numbers(c);
+  expect_real_numbers(c);
   c.set_output(c.shape(0), c.dtype());
 }
 
@@ -81,7 +81,7 @@ void op::Around::compose(ComposeContext& c) const {
 
 void op::Polyval::infer(InferContext& c) const {
   c.expect_same_dtype();
-  expect_numbers(c);
+  expect_real_numbers(c);
   c.expect_ndim(0, 1);
   c.set_output(c.shape(1), c.dtype());
 }
@@ -134,7 +134,7 @@ void op::Interp::compose(ComposeContext& c) const {
 
 void op::IsIn::infer(InferContext& c) const {
   c.expect_same_dtype();
-  expect_numbers(c);
+  expect_real_numbers(c);
   c.set_output(c.shape(0), DType::boolean);
 }
 
@@ -162,7 +162,7 @@ int64_t ends_before(const op::EDiff1d& op, const InferContext& c) {
 
 void op::EDiff1d::infer(InferContext& c) const {
   c.expect_same_dtype();
-  expect_numbers(c);
+  expect_real_numbers(c);
   for (const auto& end : {to_begin_scalar, to_end_scalar}) {
     if (end) expect_holds(c, "a scalar", *end, c.dtype());
   }

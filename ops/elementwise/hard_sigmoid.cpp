@@ -19,7 +19,7 @@ void values(const op::HardSigmoid& op, const T* x, T* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = hard_sigmoid_value(x[i], alpha, beta);
 }
 
-void tile(const void* attrs, const float* const* in, float* out, size_t n) {
+void hard_sigmoid_tile(const void* attrs, const float* const* in, float* out, size_t n) {
   const auto& op = *static_cast<const op::HardSigmoid*>(attrs);
   hard_sigmoid(in[0], out, n, float(op.alpha), float(op.beta));
 }
@@ -38,7 +38,7 @@ void op::HardSigmoid::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, g.head() * alpha * (g.output() > 0) * (g.output() < 1));
 }
 
-FusedForms op::HardSigmoid::fused_forms(const RegisterKernels&) const { return {{}, &tile}; }
+FusedForms op::HardSigmoid::fused_forms(const RegisterKernels&) const { return {{}, &hard_sigmoid_tile}; }
 
 std::optional<CudaExpression> op::HardSigmoid::cuda_expression(const ExpressionArgs& a) const {
   return two_number_expression("hard_sigmoid_value", a, alpha, beta);
@@ -46,7 +46,7 @@ std::optional<CudaExpression> op::HardSigmoid::cuda_expression(const ExpressionA
 
 void run_cpu(const op::HardSigmoid& op, KernelContext& c) {
   static constexpr PointwiseKernels kernels{
-      .float32 = &tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
+      .float32 = &hard_sigmoid_tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
         values(*static_cast<const op::HardSigmoid*>(attrs), static_cast<const double*>(in[0]),
                static_cast<double*>(out), n);
       }};

@@ -19,7 +19,7 @@ void values(const op::Polygamma& op, const T* x, T* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = T(polygamma_value(op.n, double(x[i])));
 }
 
-void tile(const void* attrs, const float* const* in, float* out, size_t n) {
+void polygamma_tile(const void* attrs, const float* const* in, float* out, size_t n) {
   values(*static_cast<const op::Polygamma*>(attrs), in[0], out, n);
 }
 
@@ -37,7 +37,7 @@ void op::Polygamma::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, g.head() * nd.polygamma(g.input(0), {.n = n + 1}));
 }
 
-FusedForms op::Polygamma::fused_forms(const RegisterKernels&) const { return {{}, &tile}; }
+FusedForms op::Polygamma::fused_forms(const RegisterKernels&) const { return {{}, &polygamma_tile}; }
 
 std::optional<CudaExpression> op::Polygamma::cuda_expression(const ExpressionArgs& a) const {
   return fmt::format("{}(polygamma_value({}, double({})))", a.type(), n, a.in[0]);
@@ -45,7 +45,7 @@ std::optional<CudaExpression> op::Polygamma::cuda_expression(const ExpressionArg
 
 void run_cpu(const op::Polygamma& op, KernelContext& c) {
   static constexpr PointwiseKernels kernels{
-      .float32 = &tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
+      .float32 = &polygamma_tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
         values(*static_cast<const op::Polygamma*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out),
                n);
       }};

@@ -65,7 +65,7 @@ struct RootFn {
 };
 
 template <class T, class F>
-void run(KernelContext& c, const F& f) {
+void run_scalar(KernelContext& c, const F& f) {
   cuda::elementwise(c, c.out().size(), f, c.out().as<T>(), c.in(0).as<const T>());
 }
 
@@ -73,7 +73,7 @@ template <ScalarKind K>
 void run_kind(double s, KernelContext& c) {
   const auto typed = [&]<class T>() {
     using A = accumulate_t<T>;
-    run<T>(c, ScalarFn<K, A>{scalar_operand<A>(info(K).kind, s)});
+    run_scalar<T>(c, ScalarFn<K, A>{scalar_operand<A>(info(K).kind, s)});
   };
   if constexpr (K == ScalarKind::smooth_l1) {
     dispatch_float("smooth_l1", c.out().dtype, typed);
@@ -86,9 +86,9 @@ void run_logical(BinaryKind kind, double s, KernelContext& c) {
   dispatch_all("scalar", c.out().dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     if constexpr (std::is_floating_point_v<A>) {
-      run<T>(c, CompareFn<A>{kind, A(s)});
+      run_scalar<T>(c, CompareFn<A>{kind, A(s)});
     } else {
-      run<T>(c, CompareIntegerFn<T>{kind, ComparedNumber<T>(s)});
+      run_scalar<T>(c, CompareIntegerFn<T>{kind, ComparedNumber<T>(s)});
     }
   });
 }
@@ -96,7 +96,7 @@ void run_logical(BinaryKind kind, double s, KernelContext& c) {
 void run_cheap(ScalarKind kind, double s, KernelContext& c) {
   dispatch_number("scalar", c.out().dtype, [&]<class T>() {
     using A = accumulate_t<T>;
-    run<T>(c, CheapScalarFn<A>{info(kind).kind, info(kind).reversed, scalar_operand<A>(info(kind).kind, s)});
+    run_scalar<T>(c, CheapScalarFn<A>{info(kind).kind, info(kind).reversed, scalar_operand<A>(info(kind).kind, s)});
   });
 }
 
@@ -105,8 +105,8 @@ void run_cheap(ScalarKind kind, double s, KernelContext& c) {
 void ops::run_scalar_cuda(ScalarKind kind, double s, KernelContext& c) {
   using K = ScalarKind;
   if (kind == K::power && is_floating(c.out().dtype)) {
-    if (s == 2) return dispatch_float("scalar", c.out().dtype, [&]<class T>() { run<T>(c, SquareFn{}); });
-    if (s == 0.5) return dispatch_float("scalar", c.out().dtype, [&]<class T>() { run<T>(c, RootFn{}); });
+    if (s == 2) return dispatch_float("scalar", c.out().dtype, [&]<class T>() { run_scalar<T>(c, SquareFn{}); });
+    if (s == 0.5) return dispatch_float("scalar", c.out().dtype, [&]<class T>() { run_scalar<T>(c, RootFn{}); });
   }
   switch (kind) {
     case K::div: return run_kind<K::div>(s, c);

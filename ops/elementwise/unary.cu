@@ -50,7 +50,7 @@ struct UnaryBackwardFn {
 };
 
 template <class T, class F>
-void run(KernelContext& c, const F& f) {
+void run_unary(KernelContext& c, const F& f) {
   cuda::elementwise(c, c.out().size(), f, c.out().as<T>(), c.in(0).as<const T>());
 }
 
@@ -62,11 +62,11 @@ void run_kind(KernelContext& c) {
   if constexpr (K == U::identity || K == U::stop_gradient) {
     cuda::copy_bytes(c, x.data, y.data, y.bytes());
   } else if constexpr (info(K).domain == Domain::any) {
-    dispatch_all(name, y.dtype, [&]<class T>() { run<T>(c, UnaryFn<K>{}); });
+    dispatch_all(name, y.dtype, [&]<class T>() { run_unary<T>(c, UnaryFn<K>{}); });
   } else if constexpr (info(K).domain == Domain::number) {
-    dispatch_number(name, y.dtype, [&]<class T>() { run<T>(c, CheapFn{K}); });
+    dispatch_number(name, y.dtype, [&]<class T>() { run_unary<T>(c, CheapFn{K}); });
   } else {
-    dispatch_float(name, y.dtype, [&]<class T>() { run<T>(c, UnaryFn<K>{}); });
+    dispatch_float(name, y.dtype, [&]<class T>() { run_unary<T>(c, UnaryFn<K>{}); });
   }
 }
 

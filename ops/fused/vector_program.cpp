@@ -94,7 +94,7 @@ class Worker {
   float reduced_[P::max_reduced][reduce_run];
 };
 
-struct Call {
+struct VectorCall {
   const P& p;
   const float* const* in;
   float* const* out;
@@ -195,10 +195,10 @@ void run_vector_program(const P& p, const float* const* in, float* const* out, i
   bool stream = !in_place && p.num_outputs > 0 && wants_stream(DType::float32, n, p.num_dense + p.num_outputs - 1);
   for (int k = 0; k < p.num_outputs; ++k) stream = stream && reinterpret_cast<uintptr_t>(out[k]) % 64 == 0;
   if (p.num_reduced == 0) {
-    const Call call{p, in, out, in_place, stream, run};
+    const VectorCall call{p, in, out, in_place, stream, run};
     return call.pieces(n, p.grain, [](Worker& worker, int64_t begin, int64_t end) { worker.compute(begin, end); });
   }
-  const Call call{p, in, out, in_place, false, run};  // pieces do not begin at cache lines
+  const VectorCall call{p, in, out, in_place, false, run};  // pieces do not begin at cache lines
   if (p.row <= reduce_run) {
     call.short_rows(n / p.row);
   } else {

@@ -61,7 +61,7 @@ void end_jpeg(j_compress_ptr info) {
   to.out->size = to.out->room - to.free_in_buffer;
 }
 
-struct Jpeg {
+struct JpegWriter {
   jpeg_compress_struct info;
   jpeg_error_mgr errors;
   Destination destination;
@@ -69,12 +69,12 @@ struct Jpeg {
 };
 
 [[noreturn]] void on_jpeg_error(j_common_ptr info) {
-  Jpeg& j = *static_cast<Jpeg*>(info->client_data);
+  JpegWriter& j = *static_cast<JpegWriter*>(info->client_data);
   std::longjmp(j.failed, 1);
 }
 void on_jpeg_output(j_common_ptr) {}
 
-bool write_jpeg(Jpeg& j, const ImagePixels& image, int quality, Written& out) {
+bool write_jpeg(JpegWriter& j, const ImagePixels& image, int quality, Written& out) {
   if (setjmp(j.failed)) {
     j.errors.format_message(reinterpret_cast<j_common_ptr>(&j.info), out.what);
     return false;
@@ -102,7 +102,7 @@ bool write_jpeg(Jpeg& j, const ImagePixels& image, int quality, Written& out) {
 }
 
 bool encode_jpeg(const ImagePixels& image, int quality, Written& out) {
-  Jpeg j;
+  JpegWriter j;
   std::memset(&j, 0, sizeof j);
   j.info.err = jpeg_std_error(&j.errors);
   j.errors.error_exit = on_jpeg_error;

@@ -19,7 +19,7 @@
 namespace kaon::ops {
 namespace {
 
-struct Jpeg {
+struct JpegReader {
   jpeg_decompress_struct info;
   jpeg_error_mgr errors;
   jmp_buf failed;
@@ -27,10 +27,10 @@ struct Jpeg {
   size_t at, size;
 };
 
-size_t position(const Jpeg& j) { return j.info.src ? j.size - j.info.src->bytes_in_buffer : 0; }
+size_t position(const JpegReader& j) { return j.info.src ? j.size - j.info.src->bytes_in_buffer : 0; }
 
 [[noreturn]] void on_error(j_common_ptr info) {
-  Jpeg& j = *static_cast<Jpeg*>(info->client_data);
+  JpegReader& j = *static_cast<JpegReader*>(info->client_data);
   info->err->format_message(info, j.what);
   j.at = position(j);
   std::longjmp(j.failed, 1);
@@ -52,7 +52,7 @@ void on_message(j_common_ptr info, int level) {
 void on_output(j_common_ptr) {}
 
 // Before jpeg_create_decompress, which may fail.
-void set_up(Jpeg& j, const ImageBytes& image) {
+void set_up(JpegReader& j, const ImageBytes& image) {
   std::memset(&j, 0, sizeof j);
   j.info.err = jpeg_std_error(&j.errors);
   j.errors.error_exit = on_error;
@@ -62,7 +62,7 @@ void set_up(Jpeg& j, const ImageBytes& image) {
   j.size = image.bytes.size();
 }
 
-void read_header(Jpeg& j, const ImageBytes& image) {
+void read_header(JpegReader& j, const ImageBytes& image) {
   jpeg_create_decompress(&j.info);
   j.info.client_data = &j;
   jpeg_mem_src(&j.info, reinterpret_cast<const unsigned char*>(image.bytes.data()), image.bytes.size());
@@ -96,7 +96,7 @@ void convert_cmyk(const uint8_t* from, int64_t pixels, PixelOrder order, uint8_t
 }
 
 // Everything that may jump. `row` has room for a row of four channels.
-bool decode(Jpeg& j, const ImageBytes& image, PixelOrder order, int shrink, uint8_t* row, uint8_t* out) {
+bool decode(JpegReader& j, const ImageBytes& image, PixelOrder order, int shrink, uint8_t* row, uint8_t* out) {
   if (setjmp(j.failed)) return false;
   read_header(j, image);
   jpeg_decompress_struct& info = j.info;
@@ -122,7 +122,7 @@ bool decode(Jpeg& j, const ImageBytes& image, PixelOrder order, int shrink, uint
   return true;
 }
 
-bool read_size(Jpeg& j, const ImageBytes& image) {
+bool read_size(JpegReader& j, const ImageBytes& image) {
   if (setjmp(j.failed)) return false;
   read_header(j, image);
   return true;
@@ -130,11 +130,11 @@ bool read_size(Jpeg& j, const ImageBytes& image) {
 
 // Frees what libjpeg holds, at the end of a scope that no longjmp crosses.
 struct Destroy {
-  Jpeg& j;
+  JpegReader& j;
   ~Destroy() { jpeg_destroy_decompress(&j.info); }
 };
 
-[[noreturn]] void fail(const Jpeg& j, const ImageBytes& image) {
+[[noreturn]] void fail(const JpegReader& j, const ImageBytes& image) {
   if (j.errors.msg_code == JERR_OUT_OF_MEMORY) throw MemoryError(fmt::format("{}: {}", image.name, j.what));
   fail_image(image, "JPEG", j.at, j.what);
 }
@@ -142,7 +142,7 @@ struct Destroy {
 }  // namespace
 
 ImageHeader read_jpeg_header(const ImageBytes& image) {
-  Jpeg j;
+  JpegReader j;
   set_up(j, image);
   const Destroy at_the_end{j};
   if (!read_size(j, image)) fail(j, image);
@@ -152,7 +152,7 @@ ImageHeader read_jpeg_header(const ImageBytes& image) {
 
 void decode_jpeg(const ImageBytes& image, const ImageHeader& header, PixelOrder order, uint8_t* out) {
   std::vector<uint8_t> row(size_t(header.width) * 4);
-  Jpeg j;
+  JpegReader j;
   set_up(j, image);
   const Destroy at_the_end{j};
   if (!decode(j, image, order, header.shrink, row.data(), out)) fail(j, image);

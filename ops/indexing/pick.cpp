@@ -21,7 +21,7 @@ constinit const OpDef op::OneHot::def = make_op_def<op::OneHot>();
 
 namespace {
 
-constexpr int64_t kPiece = 1 << 15;
+constexpr int64_t pick_grain = 1 << 15;
 
 // Checks mode and index against the data's shape; returns the axis.
 int check_pick(const InferContext& c, const Shape& data, int axis, IndexMode mode) {
@@ -46,7 +46,7 @@ template <class Visit>
 void for_each_pick(KernelContext& c, const Shape& data, int at, IndexMode mode, const char* op, Visit visit) {
   const int64_t n = data[at], inner = data.product(at + 1, data.ndim()), count = c.in(1).size();
   const int64_t* index = load_indices(c, c.in(1), n, mode, op);
-  c.run.parallel_for(count, kPiece, [&](int64_t k, int64_t end) {
+  c.run.parallel_for(count, pick_grain, [&](int64_t k, int64_t end) {
     for (; k < end; ++k) visit((k / inner * n + index[k]) * inner + k % inner, k);
   });
 }
@@ -136,7 +136,7 @@ void run_cpu(const op::OneHot& op, KernelContext& c) {
     dispatch_width(op.dtype, [&]<class T>() {
       const T on = T(element_bits(op.on_value, op.dtype)), off = T(element_bits(op.off_value, op.dtype));
       T* out = c.out().as<T>();
-      c.run.parallel_for(c.in(0).size(), std::max<int64_t>(1, kPiece / std::max<int64_t>(1, op.depth)),
+      c.run.parallel_for(c.in(0).size(), std::max<int64_t>(1, pick_grain / std::max<int64_t>(1, op.depth)),
                          [&](int64_t k, int64_t end) {
                            for (; k < end; ++k) {
                              std::fill_n(out + k * op.depth, op.depth, off);

@@ -12,7 +12,7 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-constexpr int64_t kPiece = 1 << 14;  // positions of one task
+constexpr int64_t ravel_grain = 1 << 14;  // positions of one task
 
 // The sizes, of which all but the first must be positive.
 const Shape& expect_sizes(const InferContext& c, const std::optional<Shape>& shape) {
@@ -45,7 +45,7 @@ void run_cpu(const op::RavelMultiIndex& op, KernelContext& c) {
   dispatch_number("_ravel_multi_index", c.out().dtype, [&]<class T>() {
     const T* tuples = c.in(0).as<const T>();
     T* positions = c.out().as<T>();
-    c.run.parallel_for(n, kPiece, [&](int64_t j, int64_t end) {
+    c.run.parallel_for(n, ravel_grain, [&](int64_t j, int64_t end) {
       for (; j < end; ++j) positions[j] = T(accumulate_t<T>(ravel_value(sizes, tuples, n, j)));
     });
   });
@@ -61,7 +61,7 @@ void run_cpu(const op::UnravelIndex& op, KernelContext& c) {
   dispatch_number("_unravel_index", c.out().dtype, [&]<class T>() {
     const T* positions = c.in(0).as<const T>();
     T* tuples = c.out().as<T>();
-    c.run.parallel_for(n, kPiece, [&](int64_t j, int64_t end) {
+    c.run.parallel_for(n, ravel_grain, [&](int64_t j, int64_t end) {
       for (; j < end; ++j) unravel_value(sizes, positions[j], tuples, n, j);
     });
   });

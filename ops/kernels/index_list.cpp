@@ -13,7 +13,7 @@ namespace kaon::ops {
 
 namespace {
 
-constexpr int64_t kPiece = 1 << 15;  // elements that one task moves
+constexpr int64_t move_grain = 1 << 15;  // elements that one task moves
 
 }  // namespace
 
@@ -21,7 +21,7 @@ const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t
   const int64_t count = indices.size();
   if (indices.dtype == DType::int64) {  // most often these are the positions, whatever the mode
     std::atomic<bool> within = true;
-    c.run.parallel_for(count, kPiece, [&](int64_t begin, int64_t end) {
+    c.run.parallel_for(count, move_grain, [&](int64_t begin, int64_t end) {
       if (!all_within(indices.as<const int64_t>() + begin, size_t(end - begin), n)) within = false;
     });
     if (within) return indices.as<const int64_t>();
@@ -29,7 +29,7 @@ const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t
   int64_t* out = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, count)) * sizeof(int64_t)));
   dispatch_all(op, indices.dtype, [&]<class T>() {
     const T* in = indices.as<T>();
-    c.run.parallel_for(count, kPiece, [&](int64_t j, int64_t end) {
+    c.run.parallel_for(count, move_grain, [&](int64_t j, int64_t end) {
       for (; j < end; ++j) {
         out[j] = position_of(to_index(in[j]), n, mode);
         if (out[j] < 0) {
@@ -56,7 +56,7 @@ T plus(T a, T b) {
 template <class T>
 void add_in_turn(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
                  const T* from, T* to, const T* data) {
-  c.run.parallel_for(outer, std::max<int64_t>(1, kPiece / ((count + rows) * inner)), [&](int64_t o, int64_t end) {
+  c.run.parallel_for(outer, std::max<int64_t>(1, move_grain / ((count + rows) * inner)), [&](int64_t o, int64_t end) {
     for (; o < end; ++o) {
       T* const slices = to + o * rows * inner;
       const T* const added = from + o * count * inner;
@@ -126,7 +126,7 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
     const T* const own = static_cast<const T*>(data);
     T* to = static_cast<T*>(dst);
     const int64_t load = inner * (1 + count / rows);
-    c.run.parallel_for(outer * rows, std::max<int64_t>(1, kPiece / load), [&](int64_t item, int64_t end) {
+    c.run.parallel_for(outer * rows, std::max<int64_t>(1, move_grain / load), [&](int64_t item, int64_t end) {
       Acc sum[256];
       for (; item < end; ++item) {
         const int64_t o = item / rows, r = item % rows, first = start[r], last = start[r + 1];
@@ -162,7 +162,7 @@ void gather_rows(KernelContext& c, const int64_t* positions, int64_t count, int6
   auto gather = [&]<class T>(T) {
     const T* from = static_cast<const T*>(src);
     T* to = static_cast<T*>(dst);
-    c.run.parallel_for(outer * count, std::max<int64_t>(1, kPiece / inner), [&](int64_t item, int64_t end) {
+    c.run.parallel_for(outer * count, std::max<int64_t>(1, move_grain / inner), [&](int64_t item, int64_t end) {
       int64_t o = item / count, j = item % count;
       for (; item < end; ++item) {
         const T* row = from + (o * rows + positions[j]) * inner;

@@ -30,7 +30,7 @@ void expect_value(const InferContext& c, const char* what, double value, DType d
 }
 
 // Dimensions of 1 repeated; the new sizes may be 0.
-NDArray spread(const NDArray& x, const Shape& shape) {
+NDArray repeated(const NDArray& x, const Shape& shape) {
   Shape axes, sizes;
   for (int i = 0; i < shape.ndim(); ++i) {
     if (x.shape()[i] != shape[i]) axes.push_back(i), sizes.push_back(shape[i]);
@@ -239,7 +239,7 @@ void op::Insert<At>::compose(ComposeContext& c) const {
     for (int64_t d : values.shape()) with_axes.push_back(d);
     slices = shaped(values, with_axes);
     if (At == InsertAt::index && to.axis > 0) slices = nd.moveaxis(slices, Shape(0), Shape(to.axis));
-    slices = spread(slices, inserted);
+    slices = repeated(slices, inserted);
   }
   if constexpr (At == InsertAt::index) {
     const int64_t at = normalized_index(traits.name.data(), *int_ind, n, n + 1);
@@ -254,7 +254,7 @@ void op::Insert<At>::compose(ComposeContext& c) const {
     const NDArray given = in_dtype(c.input(c.num_inputs() - 1), DType::int64);
     places = nd.clip(given + (given < 0) * double(n), 0, double(n));
   }
-  places = spread(places, Shape(count));
+  places = repeated(places, Shape(count));
   // in the order of places, what is inserted before what was there
   const NDArray order = nd.argsort(nd.concat({.dim = 0}, places, positions_below(n)), {.dtype = DType::int64});
   c.set(nd.take(nd.concat({.dim = to.axis}, slices, x), order, {.axis = to.axis}));

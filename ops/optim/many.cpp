@@ -26,7 +26,7 @@ constinit const OpDef op::MultiAdd::def = make_op_def<op::MultiAdd>();
 
 namespace {
 
-constexpr int64_t grain = 65536;
+constexpr int64_t update_grain = 65536;
 
 void expect_arrays(const InferContext& c, int num_arrays) {
   if (num_arrays == c.num_inputs()) return;
@@ -43,7 +43,7 @@ void find_finite(KernelContext& c) {
   std::atomic<bool> finite{true};
   for (const TensorView& x : c.inputs) {
     dispatch_float("multi_all_finite", x.dtype, [&]<class T>() {
-      c.run.parallel_for(x.size(), grain, [&](int64_t begin, int64_t end) {
+      c.run.parallel_for(x.size(), update_grain, [&](int64_t begin, int64_t end) {
         // 0 * x is 0 for finite x and NaN for the others; sums side by side run as vectors
         constexpr int64_t lanes = 16;
         const T* p = x.as<T>();
@@ -151,7 +151,7 @@ void run_cpu(const op::MultiLars& op, KernelContext& c) {
   const float *lrs = c.in(0).as<float>(), *weights = c.in(1).as<float>(), *grads = c.in(2).as<float>(),
               *wds = c.in(3).as<float>();
   float* out = c.out().as<float>();
-  c.run.parallel_for(c.out().size(), grain, [&](int64_t begin, int64_t end) {
+  c.run.parallel_for(c.out().size(), update_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) out[i] = lars_rate(op, lrs[i], wds[i], weights[i], grads[i]);
   });
 }
@@ -183,7 +183,7 @@ void run_cpu(const op::MultiAdd&, KernelContext& c) {
     const TensorView sum = c.in(i), value = c.in(i + 1);
     dispatch_float("_kaon_multi_add", sum.dtype, [&]<class T>() {
       using A = accumulate_t<T>;
-      c.run.parallel_for(sum.size(), grain, [&](int64_t begin, int64_t end) {
+      c.run.parallel_for(sum.size(), update_grain, [&](int64_t begin, int64_t end) {
         T* to = sum.as<T>();
         const T* from = value.as<T>();
         for (int64_t k = begin; k < end; ++k) to[k] = T(A(to[k]) + A(from[k]));

@@ -17,10 +17,6 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-float range_at(KernelContext& c, int input) {
-  return magnitude(*c.in(input).as<const float>(), *c.in(input + 1).as<const float>());
-}
-
 // Of levels of this dtype.
 float usable_range(KernelContext& c, int input, DType dtype) {
   return ops::usable_range(*c.in(input).as<const float>(), *c.in(input + 1).as<const float>(), dtype);

@@ -87,7 +87,7 @@ SumWindow convolution_window(const Op& op, KernelContext& c) {
                    c);
 }
 
-struct PutSumRange {
+struct PutLayerRange {
   LevelRange data, weight;
   float *min, *max;
   __device__ void operator()(int64_t) const {
@@ -99,7 +99,7 @@ struct PutSumRange {
 
 // --- quantized_conv, quantized_fully_connected
 
-struct SumFn {
+struct LayerSum {
   SumWindow window;
   LevelRange data, weight, bias_range;  // the last is not read without a bias
   const int8_t* bias;
@@ -118,10 +118,10 @@ void run_sums(KernelContext& c, SumWindow window, bool no_bias) {
   const int ranges = no_bias ? 2 : 3;
   const LevelRange data(c, ranges, c.in(0).dtype), weight(c, ranges + 2, DType::int8);
   window.weights = c.in(1).as<const int8_t>();
-  cuda::for_each(c, 1, PutSumRange{data, weight, c.out(1).as<float>(), c.out(2).as<float>()});
+  cuda::for_each(c, 1, PutLayerRange{data, weight, c.out(1).as<float>(), c.out(2).as<float>()});
   cuda::for_each(c, c.out().size(),
-                 SumFn{window, data, weight, no_bias ? weight : LevelRange(c, ranges + 4, DType::int8),
-                       no_bias ? nullptr : c.in(2).as<const int8_t>(), c.out().as<int32_t>()});
+                 LayerSum{window, data, weight, no_bias ? weight : LevelRange(c, ranges + 4, DType::int8),
+                          no_bias ? nullptr : c.in(2).as<const int8_t>(), c.out().as<int32_t>()});
 }
 
 // --- Layers of levels with a zero point

@@ -18,9 +18,6 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-float number_at(KernelContext& c, int input) { return *c.in(input).as<const float>(); }
-float range_at(KernelContext& c, int input) { return magnitude(number_at(c, input), number_at(c, input + 1)); }
-
 void set_copies(ComposeContext& c, int from) {
   for (int i : {0, 1}) c.set(1 + i, c.input(from + i));
 }

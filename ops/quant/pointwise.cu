@@ -91,11 +91,6 @@ struct PutMulRange {
   }
 };
 
-template <class F>
-void by_level(DType t, const F& f) {
-  t == DType::int8 ? f.template operator()<int8_t>() : f.template operator()<uint8_t>();
-}
-
 }  // namespace
 
 void run_cuda(const op::QuantizedElemwiseAdd& op, KernelContext& c) {

@@ -53,14 +53,6 @@ Bounds range_of(KernelContext& c, const TensorView& data) {
 
 }  // namespace ops
 
-namespace {
-
-float number_at(const TensorView& v) { return *v.as<const float>(); }
-
-float range_at(KernelContext& c, int input) { return magnitude(number_at(c.in(input)), number_at(c.in(input + 1))); }
-
-}  // namespace
-
 // --- quantize
 
 constinit const OpDef op::Quantize::def = make_op_def<op::Quantize>();
@@ -78,8 +70,8 @@ void run_cpu(const op::Quantize& op, KernelContext& c) {
   const float r = range_at(c, 1);
   rescale_levels(c.run, DType::float32, c.in(0).data, levels_per_unit(whole_level_count(to), r), to, c.out().data,
                  c.out().size());
-  put_number(c, 1, op.out_type == QuantType::int8 ? -r : number_at(c.in(1)));
-  put_number(c, 2, op.out_type == QuantType::int8 ? r : number_at(c.in(2)));
+  put_number(c, 1, op.out_type == QuantType::int8 ? -r : number_at(c, 1));
+  put_number(c, 2, op.out_type == QuantType::int8 ? r : number_at(c, 2));
 }
 
 // --- quantize_v2

@@ -74,12 +74,6 @@ void put_range(KernelContext& c, const DeviceRange& range, bool symmetric) {
   cuda::for_each(c, 1, PutRange<float>{range, symmetric, c.out(1).as<float>(), c.out(2).as<float>()});
 }
 
-// By the dtype of the output.
-template <class F>
-void by_level(DType t, const F& f) {
-  t == DType::int8 ? f.template operator()<int8_t>() : f.template operator()<uint8_t>();
-}
-
 void to_levels(KernelContext& c, const DeviceRange& range, float levels) {
   by_level(c.out().dtype, [&]<class T>() {
     cuda::elementwise(c, c.out().size(), ToLevel<T>{{range, levels, c.out().dtype}}, c.out().as<T>(),

@@ -22,8 +22,8 @@ constinit const OpDef op::IndexAdd::def = make_op_def<op::IndexAdd>();
 
 namespace {
 
-constexpr int64_t kPiece = 1 << 14;  // elements that one task moves
-constexpr int64_t kTile = 1024;      // indices that are checked at a time
+constexpr int64_t axis_grain = 1 << 14;  // elements that one task moves
+constexpr int64_t kTile = 1024;          // indices that are checked at a time
 
 void check_along(const InferContext& c, int axis) {
   if (c.dtype(1) == DType::boolean) c.fail_dtype("indices must be numbers, got bool");
@@ -98,7 +98,7 @@ void run_cpu(const op::TakeAlongAxis& op, KernelContext& c) {
   dispatch_width(c.out().dtype, [&]<class T>() {
     const T* const x = c.in(0).as<const T>();
     T* const y = c.out().as<T>();
-    c.run.parallel_for(c.out().size(), kPiece, [&](int64_t i, int64_t end) {
+    c.run.parallel_for(c.out().size(), axis_grain, [&](int64_t i, int64_t end) {
       int64_t buffer[kTile];
       while (i < end) {  // neighbours with one index j, or, without inner axes, of one line
         const int64_t run = s.inner > 1 ? s.inner : s.m, in_run = i % run, row = i / run;
@@ -169,7 +169,7 @@ void scatter_lines(KernelContext& c, const op::PutAlongAxis& op, const AlongAxis
   T* const y = c.out().as<T>();
   const int64_t blocks = (s.inner + kTile - 1) / kTile;
   const int64_t cost = std::max<int64_t>(1, s.m * std::min(s.inner, kTile));
-  c.run.parallel_for(s.outer * blocks, std::max<int64_t>(1, kPiece / cost), [&](int64_t i, int64_t end) {
+  c.run.parallel_for(s.outer * blocks, std::max<int64_t>(1, axis_grain / cost), [&](int64_t i, int64_t end) {
     int64_t buffer[kTile];
     const auto positions = [&](int64_t first, int64_t count) {
       return positions_of(c.in(1), first, count, s.n, op.mode, "put_along_axis", buffer);

@@ -20,7 +20,7 @@ constinit const OpDef op::Ifft::def = make_op_def<op::Ifft>();
 namespace {
 
 constexpr int64_t longest = int64_t(1) << 31;  // squares of indices stay below 2^63
-constexpr int64_t grain = 16384;               // numbers that one task transforms
+constexpr int64_t fourier_grain = 16384;       // numbers that one task transforms
 
 // What all rows of a call share.
 template <class T>
@@ -51,16 +51,16 @@ Tables<T> make_tables(RunContext& run, int64_t n) {
     return static_cast<Complex<T>*>(run.workspace(size_t(count) * sizeof(Complex<T>)));
   };
   t.roots = array(std::max<int64_t>(1, padded / 2));
-  run.parallel_for(padded / 2, grain, [&](int64_t begin, int64_t end) {
+  run.parallel_for(padded / 2, fourier_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) t.roots[i] = root_of_unity<T>(i, padded);
   });
   if (t.sizes.is_direct()) return t;
   t.chirps = array(n);
   Complex<T>*const filter = array(padded), *const other = array(padded);
-  run.parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+  run.parallel_for(n, fourier_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) t.chirps[i] = chirp<T>(i, n);
   });
-  run.parallel_for(padded, grain, [&](int64_t begin, int64_t end) {
+  run.parallel_for(padded, fourier_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) filter[i] = chirp_filter<T>(i, n, padded);
   });
   t.filter = transformed(padded, t.roots, filter, other);
@@ -72,7 +72,7 @@ template <class T, class Load, class Store>
 void transform_rows(RunContext& run, int64_t rows, int64_t n, const Load& load, const Store& store) {
   const Tables<T> t = make_tables<T>(run, n);
   const int64_t padded = t.sizes.padded;
-  run.parallel_for(rows, std::max<int64_t>(1, grain / padded), [&](int64_t begin, int64_t end) {
+  run.parallel_for(rows, std::max<int64_t>(1, fourier_grain / padded), [&](int64_t begin, int64_t end) {
     const auto memory = std::make_unique_for_overwrite<Complex<T>[]>(size_t(2 * padded));
     Complex<T>*const a = memory.get(), *const b = a + padded;
     for (int64_t row = begin; row < end; ++row) {

@@ -17,7 +17,7 @@ constinit const OpDef op::BackwardHawkesLL::def = make_op_def<op::BackwardHawkes
 
 namespace {
 
-constexpr int64_t grain = 4096;  // events that one task walks along
+constexpr int64_t hawkes_grain = 4096;  // events that one task walks along
 
 // Returns the number of sequences and of kinds.
 std::pair<int64_t, int64_t> check_sequences(InferContext& c) {
@@ -36,7 +36,7 @@ std::pair<int64_t, int64_t> check_sequences(InferContext& c) {
 template <class F>
 void walk_all(KernelContext& c, const F& walk) {
   const int64_t n = c.in(0).shape[0];
-  c.run.parallel_for(n, std::max<int64_t>(1, grain / (c.in(0).shape[1] + c.in(4).shape[1] + 1)),
+  c.run.parallel_for(n, std::max<int64_t>(1, hawkes_grain / (c.in(0).shape[1] + c.in(4).shape[1] + 1)),
                      [&](int64_t begin, int64_t end) {
                        for (int64_t i = begin; i < end; ++i) walk(i);
                      });

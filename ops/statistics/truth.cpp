@@ -25,8 +25,8 @@ template struct op::Truth<true>;
 
 namespace {
 
-constexpr int64_t kPiece = 1 << 16;  // elements that one task reads
-constexpr int64_t kWidth = 1024;     // neighbouring results of one task
+constexpr int64_t truth_grain = 1 << 16;  // elements that one task reads
+constexpr int64_t kWidth = 1024;          // neighbouring results of one task
 
 // An array (outer, n, inner) that is reduced along its middle.
 struct Lines {
@@ -63,7 +63,7 @@ struct TruthKernel {
   void run(RunContext& run, const T* x, const Lines& s, int64_t pieces, bool* out) const {
     const int64_t length = (s.n + pieces - 1) / pieces, blocks = (s.inner + kWidth - 1) / kWidth;
     const int64_t cost = std::max<int64_t>(1, length * std::min(s.inner, kWidth));
-    run.parallel_for(s.outer * pieces * blocks, std::max<int64_t>(1, kPiece / cost), [&](int64_t i, int64_t end) {
+    run.parallel_for(s.outer * pieces * blocks, std::max<int64_t>(1, truth_grain / cost), [&](int64_t i, int64_t end) {
       for (; i < end; ++i) {
         const int64_t column = i % blocks * kWidth, piece = i / blocks % pieces, o = i / blocks / pieces;
         const int64_t begin = std::min(s.n, piece * length), n = std::min(s.n, begin + length) - begin;
@@ -84,7 +84,7 @@ void reduce_lines(RunContext& run, bool all, const void* data, DType dtype, cons
     const TruthKernel<T> kernel{all, is_floating(dtype) ? T(T(~T(0)) >> 1) : T(~T(0))};
     const T* x = static_cast<const T*>(data);
     const int64_t tasks = s.outer * ((s.inner + kWidth - 1) / kWidth), whole = s.n * std::min(s.inner, kWidth);
-    const int64_t pieces = tasks >= 64 ? 1 : std::clamp<int64_t>(whole / kPiece, 1, 64);
+    const int64_t pieces = tasks >= 64 ? 1 : std::clamp<int64_t>(whole / truth_grain, 1, 64);
     if (pieces == 1) return kernel.run(run, x, s, 1, out);
     auto* parts = static_cast<bool*>(run.workspace(size_t(s.outer * pieces * s.inner)));
     kernel.run(run, x, s, pieces, parts);

@@ -5,6 +5,8 @@
 #include "checks.h"
 #include "kaon/gluon/util/checkpoint.h"
 
+namespace checkpoint_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using namespace kaon::ranks_test;
@@ -120,3 +122,5 @@ TEST_CASE("comm checkpoint: each rank goes on with its own random numbers") {
   comm::mpi().barrier().wait_to_read();
   if (rank() == 0) std::filesystem::remove(file);
 }
+
+}  // namespace checkpoint_test

@@ -6,6 +6,8 @@
 #include "kaon/engine/engine.h"
 #include "kaon/kaon.h"
 
+namespace ranks_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -218,3 +220,5 @@ TEST_CASE("comm: bad input is refused before anything is sent") {
   CHECK(w.failure().empty());
   w.barrier().wait_to_read();
 }
+
+}  // namespace ranks_test

@@ -2,6 +2,8 @@
 #include "checks.h"
 #include "kaon/gluon/kvstore/kvstore.h"
 
+namespace sums_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using namespace kaon::ranks_test;
@@ -168,3 +170,5 @@ TEST_CASE("comm compression: refused by name") {
                     Contains("threshold"));
   CHECK_THROWS_WITH(KVStore::create("local").set_gradient_compression({.type = "2bit"}), Contains("'local'"));
 }
+
+}  // namespace sums_test

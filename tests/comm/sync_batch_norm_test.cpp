@@ -1,6 +1,8 @@
 // SyncBatchNorm over ranks: as BatchNorm of the whole batch in one process.
 #include "checks.h"
 
+namespace sync_batch_norm_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using namespace kaon::ranks_test;
@@ -122,3 +124,5 @@ TEST_CASE("comm SyncBatchNorm: 16-bit data, and what is refused") {
   const NDArray normalized = autograd::record([&] { return norm(v); });
   CHECK_THROWS_WITH(autograd::grad(normalized, v, true), Contains("[SyncBatchNorm] over ranks gradients of gradients"));
 }
+
+}  // namespace sync_batch_norm_test

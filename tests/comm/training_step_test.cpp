@@ -3,6 +3,8 @@
 #include "kaon/engine/profiler.h"
 #include "kaon/gluon/util/amp.h"
 
+namespace training_step_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using namespace kaon::ranks_test;
@@ -141,3 +143,5 @@ TEST_CASE("comm training step: buckets leave as operations of their own") {
   CHECK(runs == 2);
   CHECK(sums == 2);
 }
+
+}  // namespace training_step_test

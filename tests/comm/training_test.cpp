@@ -4,6 +4,8 @@
 #include "checks.h"
 #include "kaon/gluon/kvstore/kvstore.h"
 
+namespace training_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using Catch::Matchers::Contains;
@@ -149,3 +151,5 @@ TEST_CASE("comm training: nets that differ are named when the trainer is made") 
   CHECK_THROWS_WITH(make(same), Contains("parameter 0 has another name, shape or dtype on rank 1 than on rank 0"));
   CHECK(comm::mpi().failure().empty());
 }
+
+}  // namespace training_test

@@ -13,6 +13,8 @@
 #include "kaon/engine/task.h"
 #include "support.h"
 
+namespace asio_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -180,3 +182,5 @@ TEST_CASE("asio: a handler is not kept by a wait that could not begin", "[engine
   gate.open();
   CHECK(status == 0);
 }
+
+}  // namespace asio_test

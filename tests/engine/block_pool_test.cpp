@@ -8,6 +8,8 @@
 #include "kaon/engine/block_pool.h"
 #include "kaon/tests/engine/support.h"
 
+namespace block_pool_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -122,3 +124,5 @@ TEST_CASE("block pool: threads that end while others free their blocks", "[engin
   for (auto [p, bytes] : shared) pool_free(p, bytes);
   CHECK(damaged == 0);
 }
+
+}  // namespace block_pool_test

@@ -9,6 +9,8 @@
 #include "kaon/engine/task.h"
 #include "support.h"
 
+namespace cancel_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -310,3 +312,5 @@ TEST_CASE("users row 48: after a stop all memory is back", "[engine]") {
     }
   });
 }
+
+}  // namespace cancel_test

@@ -6,6 +6,8 @@
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 
+namespace engine_end_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -129,3 +131,5 @@ TEST_CASE("shared read lease: a writer that its end lets go on runs on the vars'
   CHECK(elsewhere == 0);
   CHECK(other.stats().completed == 0);
 }
+
+}  // namespace engine_end_test

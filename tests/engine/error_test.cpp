@@ -6,6 +6,8 @@
 
 #include "support.h"
 
+namespace error_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -388,3 +390,5 @@ TEST_CASE("error: kinds keep their type with added text", "[engine]") {
   CHECK(intern("body.fc1") == intern(std::string("body.") + "fc1"));
   CHECK(std::string(intern("body.fc1")) == "body.fc1");
 }
+
+}  // namespace error_test

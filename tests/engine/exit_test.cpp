@@ -13,6 +13,8 @@
 #include "kaon/engine/task.h"
 #include "support.h"
 
+namespace exit_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -346,3 +348,5 @@ TEST_CASE("users row 19: engines come and go side by side", "[engine]") { check_
 TEST_CASE("users row 19: engines come and go side by side, 200 times", "[engine][slow]") {
   check_instances(rounds(200));
 }
+
+}  // namespace exit_test

@@ -5,6 +5,8 @@
 #include "kaon/engine/generator.h"
 #include "support.h"
 
+namespace generator_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -119,3 +121,5 @@ TEST_CASE("generator: waits for room in the engine between two values", "[engine
                    },
                    {.max_in_flight = 64});
 }
+
+}  // namespace generator_test

@@ -11,6 +11,8 @@
 #include "kaon/engine/profiler.h"
 #include "support.h"
 
+namespace profiler_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -236,3 +238,5 @@ TEST_CASE("trace: profilers of several engines in one thread do not mix", "[engi
     CHECK(operators_in(b.profiler()) == 6);
   }
 }
+
+}  // namespace profiler_test

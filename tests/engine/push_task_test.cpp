@@ -7,6 +7,8 @@
 #include "kaon/engine/task.h"
 #include "support.h"
 
+namespace push_task_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -268,3 +270,5 @@ TEST_CASE("push_task: an engine that ends finishes what is pending", "[engine]")
     CHECK(ended == 100);
   }
 }
+
+}  // namespace push_task_test

@@ -8,6 +8,8 @@
 #include "kaon/engine/when.h"
 #include "support.h"
 
+namespace resume_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace asio = boost::asio;
@@ -121,3 +123,5 @@ TEST_CASE("await: under sync_wait inside an operation a coroutine goes on on the
     CHECK(elsewhere == 0);
   });
 }
+
+}  // namespace resume_test

@@ -13,6 +13,8 @@
 #include "kaon/engine/task.h"
 #include "support.h"
 
+namespace task_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -459,3 +461,5 @@ TEST_CASE("task: run_main waits for what was pushed and turns failures into 1", 
     CHECK(run_main(fail_with(1, false)) == 1);
   });
 }
+
+}  // namespace task_test

@@ -7,6 +7,8 @@
 #include "kaon/engine/when.h"
 #include "support.h"
 
+namespace when_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -274,3 +276,5 @@ TEST_CASE("when_any: the winner's failure is thrown, a loser's is not; no task i
     set_unobserved_error_hook({});
   });
 }
+
+}  // namespace when_test

@@ -14,6 +14,8 @@
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace asio_server_test {
+
 using namespace examples;
 using namespace kaon::test;
 
@@ -512,3 +514,5 @@ TEST_CASE("asio_server: a bad option gives its exit code and what was expected",
   fails({"--address", "nowhere"}, 1, "");
   fails({"--model", "nowhere.json", "--params", "nowhere.params", "--input", "20"}, 1, "");
 }
+
+}  // namespace asio_server_test

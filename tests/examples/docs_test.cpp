@@ -8,6 +8,8 @@
 #include "kaon/engine/storage.h"
 #include "kaon/tests/support/files.h"
 
+namespace docs_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 
@@ -111,3 +113,5 @@ TEST_CASE("docs: memory", "[docs]") {
   CHECK_NOTHROW(small.wait_to_read());
   Storage::cpu().set_limit(0);
 }
+
+}  // namespace docs_test

@@ -9,6 +9,8 @@
 #include "kaon/engine/gpu_stream.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_docs_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 
@@ -47,3 +49,5 @@ TEST_CASE("docs: GPUs", "[docs][cuda]") {
   CHECK((y + 1).asvector<float>() == std::vector<float>(6, 2));
   nd.waitall();
 }
+
+}  // namespace gpu_docs_test

@@ -16,6 +16,8 @@
 
 #include "kaon/tests/support/files.h"
 
+namespace guide_test {
+
 using namespace kaon;
 namespace data = kaon::gluon::data;
 namespace nn = kaon::gluon::nn;
@@ -680,3 +682,5 @@ TEST_CASE("guide: operators that files name", "[docs]") {
                   ValueError);
   CHECK_THROWS_AS(register_custom_operator("nothing", {}), ValueError);
 }
+
+}  // namespace guide_test

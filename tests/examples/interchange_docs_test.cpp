@@ -14,6 +14,8 @@
 
 #include "kaon/tests/support/files.h"
 
+namespace interchange_docs_test {
+
 using namespace kaon;
 namespace nn = gluon::nn;
 
@@ -109,3 +111,5 @@ TEST_CASE("interchange page: pictures", "[docs]") {
   plot_network(net, "net.svg", {.shapes = {{"data", {1, 784}}}});
   CHECK((test::fs::exists("net.svg") || test::fs::exists("net.dot")));
 }
+
+}  // namespace interchange_docs_test

@@ -6,6 +6,8 @@
 #include <kaon/interchange/onnx.h>
 #include <kaon/kaon.h>
 
+namespace interchange_test {
+
 using namespace kaon;
 
 TEST_CASE("interchange page: a net is written as ONNX and read back") {
@@ -26,3 +28,5 @@ TEST_CASE("interchange page: a net is written as ONNX and read back") {
   std::filesystem::current_path("/");
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace interchange_test

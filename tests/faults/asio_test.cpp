@@ -17,6 +17,8 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace asio_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace asio = boost::asio;
@@ -221,3 +223,5 @@ TEST_CASE("faults: Asio programs bear that any allocation fails", "[faults][slow
   const int threads = GENERATE(0, 2);
   check(threads, 0);
 }
+
+}  // namespace asio_test

@@ -13,6 +13,8 @@
 #include "kaon/ops/op_def.h"
 #include "kaon/tests/engine/support.h"
 
+namespace engine_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -204,3 +206,5 @@ TEST_CASE("faults: a queue of coroutines grows ahead of need, and half of it tak
   CHECK(queue.is_empty());
   CHECK_FALSE(queue.pop());
 }
+
+}  // namespace engine_test

@@ -14,6 +14,8 @@
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace files_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -96,3 +98,5 @@ TEST_CASE("faults: a file that cannot be written throws IoError and leaves the o
   net(x).wait_to_read();
   check_writes("a model", [&](const auto& folder) { net.export_model(folder / "net", 1); });
 }
+
+}  // namespace files_test

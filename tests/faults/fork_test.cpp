@@ -19,6 +19,8 @@
 #include "loader_training.h"
 #include "moments.h"
 
+namespace fork_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -220,3 +222,5 @@ TEST_CASE("faults: a training thread forks at each of its moments", "[faults][sl
 TEST_CASE("faults: a process is forked at each moment of its training threads", "[faults][slow]") {
   check_forks<ForksBeside>(0);
 }
+
+}  // namespace fork_test

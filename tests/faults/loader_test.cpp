@@ -10,6 +10,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/engine/support.h"
 
+namespace loader_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using namespace kaon::test;
@@ -82,3 +84,5 @@ TEST_CASE("faults: a loader at the engine's limit bears that an allocation fails
 TEST_CASE("faults: a loader at the engine's limit bears that any allocation fails", "[faults][slow]") {
   check_at_limit(0);
 }
+
+}  // namespace loader_test

@@ -20,6 +20,8 @@
 #include "kaon/graph/control_flow.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace programs_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using namespace std::chrono_literals;
@@ -400,3 +402,5 @@ TEST_CASE("faults: programs bear that any allocation fails", "[faults][slow]") {
     DYNAMIC_SECTION(p.name) { survives(p.name, p.run, {.most = 0}); }
   }
 }
+
+}  // namespace programs_test

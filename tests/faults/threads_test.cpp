@@ -14,6 +14,8 @@
 #include "kaon/tests/engine/support.h"
 #include "loader_training.h"
 
+namespace threads_test {
+
 namespace {
 std::atomic<int> g_threads_left{-1};      // until one is refused; -1: none is
 std::atomic<bool> g_refuses_later{true};  // all after it as well
@@ -133,3 +135,5 @@ TEST_CASE("faults: a default engine whose threads cannot be started is made at a
     CHECK(status == 0);
   }
 }
+
+}  // namespace threads_test

@@ -6,6 +6,8 @@
 
 #include "training.h"
 
+namespace training_each_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -96,3 +98,5 @@ TEST_CASE("faults: each allocation of a step fails once", "[faults][slow]") {
     }
   }
 }
+
+}  // namespace training_each_test

@@ -5,6 +5,8 @@
 #include "kaon/engine/storage.h"
 #include "training.h"
 
+namespace training_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -40,3 +42,5 @@ TEST_CASE("faults: a step without room in the storage leaves the parameters as t
     }
   }
 }
+
+}  // namespace training_test

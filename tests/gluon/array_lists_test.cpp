@@ -6,6 +6,8 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/tests/gluon/support.h"
 
+namespace array_lists_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using namespace kaon::test;
@@ -83,3 +85,5 @@ TEST_CASE("clip_global_norm: the gradients of a net", "[gluon]") {
   CHECK(norm > 0.25);
   CHECK(values(clip_global_norm(net.collect_params(), 1))[0] == Approx(0.25).epsilon(1e-4));
 }
+
+}  // namespace array_lists_test

@@ -5,6 +5,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace block_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -411,3 +413,5 @@ TEST_CASE("block: a shared parameter is saved once on request", "[gluon]") {
     require_close(net.two(nd.ones({2, 4})), expected);
   }
 }
+
+}  // namespace block_test

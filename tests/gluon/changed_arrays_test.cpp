@@ -5,6 +5,8 @@
 #include "kaon/gluon/trainer.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace changed_arrays_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -194,3 +196,5 @@ TEST_CASE("changed arrays: threads may write to one array at once", "[gluon][thr
   CHECK(values(w)[0] == 400);
   CHECK_THROWS_AS(y.backward(), StateError);
 }
+
+}  // namespace changed_arrays_test

@@ -4,6 +4,8 @@
 
 #include "kaon/kaon.h"
 
+namespace checks_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using Catch::Matchers::Contains;
@@ -151,3 +153,5 @@ TEST_CASE("checks: lengths beyond the steps") {
   }
   nd.waitall();
 }
+
+}  // namespace checks_test

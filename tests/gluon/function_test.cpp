@@ -6,6 +6,8 @@
 #include "kaon/graph/symbol.h"
 #include "kaon/ops/functions.h"
 
+namespace function_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -106,3 +108,5 @@ TEST_CASE("Function: refusals") {
   net.hybridize();
   CHECK_THROWS_WITH(net(x), Contains("[Function] a trace cannot hold functions of the program"));
 }
+
+}  // namespace function_test

@@ -10,6 +10,8 @@
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
 
+namespace golden_test {
+
 using namespace kaon;
 
 namespace {
@@ -86,3 +88,5 @@ TEST_CASE("golden: MXNet's own value of the smallest model", "[gluon][fixtures]"
                                          fixtures() / "sagemaker_default_model-0000.params");
   CHECK(net(nd.array({{1, 2}})).asscalar<double>() == Approx(4.9999918937683105).epsilon(1e-7));
 }
+
+}  // namespace golden_test

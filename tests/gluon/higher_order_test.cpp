@@ -2,6 +2,8 @@
 #include "kaon/gluon/trainer.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace higher_order_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -348,3 +350,5 @@ TEST_CASE("higher order: a plan refuses the gradient of a gradient that reads wh
   net.hybridize();
   CHECK_THROWS_WITH(second().wait_to_read(), Contains("IdentityAttachKLSparseReg reads what the block updates"));
 }
+
+}  // namespace higher_order_test

@@ -5,6 +5,8 @@
 #include "kaon/gluon/training_step.h"
 #include "kaon/tests/gluon/support.h"
 
+namespace hooks_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -237,3 +239,5 @@ TEST_CASE("hooks: detect_anomaly names the first operator whose result is not fi
   gluon::TrainingStep step(net, gluon::loss::L2Loss(), trainer);
   CHECK_THROWS_WITH(step(nd.ones({2, 3}), nd.ones({2, 2})), Contains("has hooks"));
 }
+
+}  // namespace hooks_test

@@ -7,6 +7,8 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/tests/gluon/support.h"
 
+namespace loss_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace loss = kaon::gluon::loss;
@@ -204,3 +206,5 @@ TEST_CASE("loss: in a training step", "[gluon]") {
   check([l = loss::TripletLoss()](const auto& pred, const auto& label) { return l(pred, label, label * 0.5 + 0.25); },
         x, y);
 }
+
+}  // namespace loss_test

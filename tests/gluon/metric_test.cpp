@@ -4,6 +4,8 @@
 
 #include "kaon/tests/gluon/support.h"
 
+namespace metric_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -165,3 +167,5 @@ TEST_CASE("metric: what a function of values throws is thrown by the waits", "[g
   CHECK_THROWS_AS(m.get(), ValueError);
   CHECK_THROWS_AS(sync_wait(m.value()), ValueError);
 }
+
+}  // namespace metric_test

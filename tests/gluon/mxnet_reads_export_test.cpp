@@ -11,6 +11,8 @@
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
 
+namespace mxnet_reads_export_test {
+
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
 namespace rnn = kaon::gluon::rnn;
@@ -115,3 +117,5 @@ TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mx
   check_in_mxnet(rnn::GRU(4), nd.random_normal({5, 2, 3}));
   check_in_mxnet(Unrolled(), nd.random_normal({2, 5, 3}));
 }
+
+}  // namespace mxnet_reads_export_test

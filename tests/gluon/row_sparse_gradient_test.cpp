@@ -10,6 +10,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace row_sparse_gradient_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -318,3 +320,5 @@ TEST_CASE("row_sparse gradients: a training step makes them dense, or refuses", 
                                           Contains("changes the rows that it stores alone") &&
                                           Contains("make the Embedding without sparse_grad"));
 }
+
+}  // namespace row_sparse_gradient_test

@@ -6,6 +6,8 @@
 #include "kaon/gluon/symbol_block.h"
 #include "kaon/tests/support/files.h"
 
+namespace summary_test {
+
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
 
@@ -91,3 +93,5 @@ TEST_CASE("summary: a loaded net has a row for each operator", "[gluon]") {
   CHECK(text.find(fmt::format("{:>20}  {:>42} {:>15}\n", "FullyConnected-3", "(2, 2)", 10)) != std::string::npos);
   CHECK_THAT(text, Catch::Matchers::Contains("Total params: 26"));
 }
+
+}  // namespace summary_test

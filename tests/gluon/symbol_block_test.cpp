@@ -4,6 +4,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace symbol_block_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -223,3 +225,5 @@ TEST_CASE("symbol block: files that do not fit are refused with names", "[gluon]
   CHECK_THROWS_WITH(SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "wrong"),
                     Contains("fc1_weight has shape (16, 0)") && Contains("got (7,) in " + (folder / "wrong").string()));
 }
+
+}  // namespace symbol_block_test

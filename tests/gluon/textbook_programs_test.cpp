@@ -4,6 +4,8 @@
 #include "kaon/gluon/training_step.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace textbook_programs_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -185,3 +187,5 @@ TEST_CASE("textbook programs: a TrainingStep learns as record, backward and step
   check_steps<nn::Dense>([] { return nn::Dense(units, {.activation = "sigmoid"}); },
                          gluon::loss::SigmoidBCELoss({.from_sigmoid = true}));
 }
+
+}  // namespace textbook_programs_test

@@ -8,6 +8,8 @@
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace util_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::gluon;
@@ -132,3 +134,5 @@ TEST_CASE("svg chart: two panels with axes, legend and curves") {
   chart.save(file);
   CHECK(read_file(file) == svg);
 }
+
+}  // namespace util_test

@@ -9,6 +9,8 @@
 #include "kaon/tests/golden/golden_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace golden_amp_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace json = boost::json;
@@ -107,3 +109,5 @@ TEST_CASE("golden: casts of mixed precision are where MXNet has them", "[golden]
   }
   CHECK(compared > 1000);
 }
+
+}  // namespace golden_amp_test

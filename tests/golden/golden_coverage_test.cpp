@@ -10,6 +10,8 @@
 #include "kaon/ops/operator/registry.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_coverage_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::test;
@@ -277,3 +279,5 @@ TEST_CASE("golden: gradients, dtypes, sizes of zero and one and special values a
   for (const char* dtype : {"int32", "int64", "uint8", "int8"}) CHECK(operators[dtype] > 70);
   CHECK(operators["bool"] > 15);
 }
+
+}  // namespace golden_coverage_test

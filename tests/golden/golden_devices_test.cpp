@@ -15,6 +15,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_devices_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace json = boost::json;
@@ -124,3 +126,5 @@ TEST_CASE("golden: a KVStore with and without an optimizer", "[golden]") {
   }
   CHECK(at == log.size());
 }
+
+}  // namespace golden_devices_test

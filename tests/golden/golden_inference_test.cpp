@@ -12,6 +12,8 @@
 #include "kaon/graph/ir/variables.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_inference_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace json = boost::json;
@@ -134,3 +136,5 @@ TEST_CASE("dtypes follow without shapes as in MXNet", "[inference]") {
   }
   CHECK(compared > 500);
 }
+
+}  // namespace golden_inference_test

@@ -11,6 +11,8 @@
 #include "kaon/tests/golden/golden_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace golden_layers_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace nn = kaon::gluon::nn;
@@ -136,3 +138,5 @@ TEST_CASE("golden: layers compute what MXNet computes", "[golden]") {
     }
   }
 }
+
+}  // namespace golden_layers_test

@@ -13,6 +13,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_losses_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace json = boost::json;
@@ -231,3 +233,5 @@ TEST_CASE("golden losses: every case is as MXNet or PyTorch has it", "[golden]")
     }
   }
 }
+
+}  // namespace golden_losses_test

@@ -13,6 +13,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_metrics_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace json = boost::json;
@@ -154,3 +156,5 @@ TEST_CASE("golden metrics: a function of values gives what one of arrays does", 
   };
   check_metric(metric::np(counted), all.at("custom_counts").as_object(), 0, DType::float32, 1e-6);
 }
+
+}  // namespace golden_metrics_test

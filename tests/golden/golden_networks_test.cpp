@@ -19,6 +19,8 @@
 #include "kaon/tests/golden/golden_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace golden_networks_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace nn = kaon::gluon::nn;
@@ -344,3 +346,5 @@ TEST_CASE("golden: the detector with the heads of MXNet's example", "[golden]") 
     for (const auto& [key, name] : exported_names("ssd")) check_left(key, block.collect_params().get(name), golden);
   }
 }
+
+}  // namespace golden_networks_test

@@ -12,6 +12,8 @@
 #include "kaon/ops/operator/registry.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_operators_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -185,3 +187,5 @@ TEST_CASE("golden: samples, regions and places", "[golden]") { check_file("spati
 TEST_CASE("golden: cutting, scattering, sums up to each element", "[golden]") { check_file("indexing.golden"); }
 TEST_CASE("golden: updates of weights", "[golden]") { check_file("optim.golden"); }
 TEST_CASE("golden: arrays from numbers, and updates of parameters", "[golden]") { check_file("create.golden"); }
+
+}  // namespace golden_operators_test

@@ -9,6 +9,8 @@
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_quantized_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -91,3 +93,5 @@ TEST_CASE("golden: quantised nets with the attributes of older releases", "[gold
   REQUIRE(text.find("with_postsum_relu") != text.npos);
   check_net(net, text, "older", false);
 }
+
+}  // namespace golden_quantized_test

@@ -12,6 +12,8 @@
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
 
+namespace golden_recurrent_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace rnn = kaon::gluon::rnn;
@@ -261,3 +263,5 @@ TEST_CASE("golden: MXNet reads the parameters of recurrent blocks", "[golden]") 
   }
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+}  // namespace golden_recurrent_test

@@ -14,6 +14,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/golden/golden_file.h"
 
+namespace golden_scaled_steps_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace json = boost::json;
@@ -111,3 +113,5 @@ TEST_CASE("golden: clipped steps with losses in a scale", "[golden]") {
       check(c, way, int(way) % 3);
   }
 }
+
+}  // namespace golden_scaled_steps_test

@@ -16,6 +16,8 @@
 #include "kaon/tests/golden/golden_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace golden_training_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace nn = kaon::gluon::nn;
@@ -299,3 +301,5 @@ TEST_CASE("golden: 50 steps of a convolutional net with every optimizer setting,
 TEST_CASE("golden: 50 steps of a convolutional net with every optimizer setting, float32", "[golden]") {
   check_training("conv", DType::float32);
 }
+
+}  // namespace golden_training_test

@@ -5,6 +5,8 @@
 
 #include "kaon/tests/graph/control_flow_support.h"
 
+namespace arrivals_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -178,3 +180,5 @@ TEST_CASE("arrivals: what is recorded before a hybridized call gets no gradient 
   check(branches, 1, false, true);
   check(branches, 0, true, false);
 }
+
+}  // namespace arrivals_test

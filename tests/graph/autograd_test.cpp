@@ -3,6 +3,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace autograd_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -554,3 +556,5 @@ TEST_CASE("autograd: the second gradient of p-norms of windows, in all dtypes") 
     for (double v : none.asvector<double>()) REQUIRE(v == 0);
   }
 }
+
+}  // namespace autograd_test

@@ -11,6 +11,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace cached_graph_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -511,3 +513,5 @@ TEST_CASE("cached graph: an operator with 70000 inputs") {
   CachedGraph graph(sym.add_n(all), {"data", "last"}, {}, "sum");
   CHECK(floats(call(graph, {nd.array({1, 2}), nd.array({5, 6})})[0]) == std::vector<float>{70004, 140004});
 }
+
+}  // namespace cached_graph_test

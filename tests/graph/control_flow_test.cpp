@@ -6,6 +6,8 @@
 
 #include "kaon/tests/graph/control_flow_support.h"
 
+namespace control_flow_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -590,3 +592,5 @@ TEST_CASE("control flow: a program without shapes gets them when it is called, a
   CHECK(same_bits(call(composed, {numbers({3, 2}), numbers({2})})[0],
                   call(graph, {nd.exp(numbers({3, 2})), numbers({2})})[0]));
 }
+
+}  // namespace control_flow_test

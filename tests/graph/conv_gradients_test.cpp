@@ -4,6 +4,8 @@
 #include "kaon/ops/nn/conv/conv.h"
 #include "kaon/tests/graph/support.h"
 
+namespace conv_gradients_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -92,3 +94,5 @@ TEST_CASE("convolution gradients by our kernels: taken where vectors of channels
   CHECK_THAT(kernels, Contains("(_backward_Convolution_data): sgemm nhwc"));
   CHECK_THAT(kernels, Contains("(_backward_Convolution_weight): direct nhwc"));
 }
+
+}  // namespace conv_gradients_test

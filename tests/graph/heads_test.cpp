@@ -3,6 +3,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace heads_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -155,3 +157,5 @@ TEST_CASE("heads: what an unplanned backward reads must not have been changed") 
   c.assign(2);
   CHECK_THAT(message_of([&] { y[1].backward(); }), Contains("was changed in place"));
 }
+
+}  // namespace heads_test

@@ -6,6 +6,8 @@
 #include "kaon/graph/inference/infer.h"
 #include "kaon/graph/symbol.h"
 
+namespace inference_test {
+
 using namespace kaon;
 using Catch::Contains;
 
@@ -110,3 +112,5 @@ TEST_CASE("inference: through the bodies of loops", "[inference]") {
   CHECK(s.outputs == std::vector<Shape>{{-1, 3, 4}, {3, 4}});
   CHECK(outputs.infer_type({{"data", DType::float16}}).outputs[0] == DType::float16);
 }
+
+}  // namespace inference_test

@@ -3,6 +3,8 @@
 
 #include "kaon/tests/graph/control_flow_support.h"
 
+namespace loop_gradient_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -175,3 +177,5 @@ TEST_CASE("loop gradients: mirror computes again what the forward computed, with
   };
   require_same(run({.mirror = true}), run({}), "mirror");
 }
+
+}  // namespace loop_gradient_test

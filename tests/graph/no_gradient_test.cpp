@@ -4,6 +4,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace no_gradient_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -151,3 +153,5 @@ TEST_CASE("no gradient: what is behind a zero derivative is not refused, what is
         CHECK(*std::max_element(got.begin(), got.end()) <= 2);
       });
 }
+
+}  // namespace no_gradient_test

@@ -4,6 +4,8 @@
 #include "kaon/graph/plan/execution_plan.h"
 #include "kaon/tests/graph/support.h"
 
+namespace plan_report_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -48,3 +50,5 @@ TEST_CASE("plan report: kernels are not known before a phase has run", "[graph]"
   a.grad().wait_to_read();
   CHECK_THAT(report->implementations(), !Contains("not run yet"));
 }
+
+}  // namespace plan_report_test

@@ -6,6 +6,8 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/functions.h"
 
+namespace record_task_test {
+
 using namespace kaon;
 
 namespace {
@@ -84,3 +86,5 @@ TEST_CASE("record: the Task keeps the function that it was made by") {
   y.backward();
   CHECK(x.grad().asscalar<float>() == 6);
 }
+
+}  // namespace record_task_test

@@ -6,6 +6,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace special_derivatives_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -206,3 +208,5 @@ TEST_CASE("special derivatives: a number divided by what has no square in its dt
     CHECK(x.grad().asvector<double>()[0] == (std::signbit(zero) ? -inf : inf));
   }
 }
+
+}  // namespace special_derivatives_test

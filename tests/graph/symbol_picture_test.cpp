@@ -4,6 +4,8 @@
 
 #include "kaon/tests/support/files.h"
 
+namespace symbol_picture_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -64,3 +66,5 @@ TEST_CASE("symbol picture: SVG where Graphviz is, its text where it is not", "[g
   CHECK(text == folder / "c.dot");
   CHECK_THROWS_AS(plot_network(program(), folder / "no" / "d.dot"), IoError);
 }
+
+}  // namespace symbol_picture_test

@@ -7,6 +7,8 @@
 #include "kaon/ops/op_def.h"
 #include "kaon/tests/graph/support.h"
 
+namespace symbol_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -289,3 +291,5 @@ TEST_CASE("symbol: inputs beyond the named ones are not made up") {
   const op::AddN op{.num_args = 20};
   CHECK_THROWS_WITH(sym.call(op, sym.var("x")), Contains("takes 20 inputs") && Contains("got 1"));
 }
+
+}  // namespace symbol_test

@@ -6,6 +6,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/interchange/support.h"
 
+namespace load_weights_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -205,3 +207,5 @@ TEST_CASE("load_weights: of a file, parameters take over mapped memory, and trai
   two.a.set_data(nd.zeros({6}));
   CHECK(values(two.b.data()) == values(foreign_array({4, 6}, DType::float32)[0]));
 }
+
+}  // namespace load_weights_test

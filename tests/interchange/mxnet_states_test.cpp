@@ -4,6 +4,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/interchange/support.h"
 
+namespace mxnet_states_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -117,3 +119,5 @@ TEST_CASE("mxnet states: files that do not fit are refused, and nothing is chang
       },
       1500);
 }
+
+}  // namespace mxnet_states_test

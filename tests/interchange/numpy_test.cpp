@@ -2,6 +2,8 @@
 
 #include "kaon/tests/interchange/support.h"
 
+namespace numpy_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -197,3 +199,5 @@ TEST_CASE("npy, npz: files that are cut off or changed are read or refused", "[i
   check_broken(bytes_of(foreign_file("deflated.npz")), [](std::string_view b) { npz::load_from_bytes(b); });
   check_broken(bytes_of(foreign_file("zip64.npz")), [](std::string_view b) { npz::load_from_bytes(b); });
 }
+
+}  // namespace numpy_test

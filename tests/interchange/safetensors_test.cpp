@@ -2,6 +2,8 @@
 
 #include "kaon/tests/interchange/support.h"
 
+namespace safetensors_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -198,3 +200,5 @@ TEST_CASE("safetensors: hostile headers are refused, with the place", "[intercha
 TEST_CASE("safetensors: files that are cut off or changed are read or refused", "[interchange]") {
   check_broken(bytes_of(foreign_file("all.safetensors")), [](std::string_view b) { safetensors::load_from_bytes(b); });
 }
+
+}  // namespace safetensors_test

@@ -3,6 +3,8 @@
 #include "kaon/interchange/numpy_files.h"
 #include "kaon/tests/interchange/support.h"
 
+namespace tensor_files_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -68,3 +70,5 @@ TEST_CASE("tensor files: a summary says what is there and what cannot be read", 
   CHECK(program.inputs == std::vector<std::string>{"x", "w"});
   CHECK(program.operators.at("FullyConnected") == 1);
 }
+
+}  // namespace tensor_files_test

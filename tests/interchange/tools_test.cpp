@@ -12,6 +12,8 @@
 #include "kaon/interchange/tensor_files.h"
 #include "kaon/tests/interchange/support.h"
 
+namespace tools_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -266,3 +268,5 @@ TEST_CASE("tools: kaon-convert takes nets to ONNX and back", "[interchange]") {
              Contains("a net is written as"));
 }
 #endif
+
+}  // namespace tools_test

@@ -2,6 +2,8 @@
 
 #include "kaon/tests/interchange/support.h"
 
+namespace torch_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -164,3 +166,5 @@ TEST_CASE("torch: strides that leave the storage, and tensors of huge sizes, are
   }
   CHECK(changed >= 1);
 }
+
+}  // namespace torch_test

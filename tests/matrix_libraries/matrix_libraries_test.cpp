@@ -5,6 +5,8 @@
 #include "kaon/kaon.h"
 #include "kaon/opencv.h"
 
+namespace matrix_libraries_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -70,3 +72,5 @@ TEST_CASE("OpenCV: an array as a matrix") {
   CHECK_THROWS_WITH(opencv::mat(nd.ones({2})), Contains("[opencv] expected an array of shape"));
   CHECK_THROWS_AS(opencv::mat(nd.ones({2, 2}, {.dtype = DType::int64})), TypeError);
 }
+
+}  // namespace matrix_libraries_test

@@ -9,6 +9,8 @@
 #include "calls.h"
 #include "kaon/ops/array/dlpack_structs.h"
 
+namespace array_test {
+
 using namespace symbols;
 using Catch::Matchers::Contains;
 using Floats = std::vector<float>;
@@ -196,3 +198,5 @@ TEST_CASE("A tensor of another library is given back when every handle on it has
   NDArrayHandle h = nullptr;
   REQUIRE(MXNDArrayFromDLPack(nullptr, &h) == -1);
 }
+
+}  // namespace array_test

@@ -4,6 +4,8 @@
 
 #include "calls.h"
 
+namespace autograd_test {
+
 using namespace symbols;
 using Catch::Matchers::Contains;
 using Floats = std::vector<float>;
@@ -160,3 +162,5 @@ TEST_CASE("Recording and training are two switches", "[mxnet]") {
   ok(MXAutogradSetIsTraining(0, &before));
   REQUIRE(before == 1);
 }
+
+}  // namespace autograd_test

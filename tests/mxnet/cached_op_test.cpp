@@ -1,5 +1,7 @@
 #include "calls.h"
 
+namespace cached_op_test {
+
 using namespace symbols;
 using Catch::Contains;
 
@@ -201,3 +203,5 @@ TEST_CASE("a CachedOp is refused without outputs, inputs or sense", "[mxnet]") {
   CHECK(MXCachedOpRegisterOpHook(nullptr, note, false) == -1);
   ok(MXFreeCachedOp(nullptr));
 }
+
+}  // namespace cached_op_test

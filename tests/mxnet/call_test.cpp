@@ -4,6 +4,8 @@
 
 #include "calls.h"
 
+namespace call_test {
+
 using namespace symbols;
 using Catch::Matchers::Contains;
 using Floats = std::vector<float>;
@@ -133,3 +135,5 @@ TEST_CASE("Operators of the interface's own", "[mxnet]") {
   const Array square({2, 2}, {0, 0, 0, 0}), which({2}, {1, 0});
   REQUIRE(one("_onehot_encode", {&which, &square}).values() == Floats{0, 1, 1, 0});
 }
+
+}  // namespace call_test

@@ -1,5 +1,7 @@
 #include "symbols.h"
 
+namespace control_flow_test {
+
 using namespace symbols;
 using Catch::Contains;
 using Strings = std::vector<std::string>;
@@ -152,3 +154,5 @@ TEST_CASE("loops that cannot be are refused when they are composed", "[mxnet]") 
   CHECK(MXCreateCachedOpEx(outside.get(), 0, nullptr, nullptr, &op) == -1);
   CHECK_THAT(MXGetLastError(), Contains("no inputs yet"));
 }
+
+}  // namespace control_flow_test

@@ -1,6 +1,8 @@
 // Operators of a program from before CustomOp.
 #include "calls.h"
 
+namespace custom_test {
+
 using namespace symbols;
 using Catch::Contains;
 
@@ -80,3 +82,5 @@ TEST_CASE("No address comes from elsewhere", "[mxnet]") {
   REQUIRE(invoke("Custom", {&x}, {{"op_type", "_Native"}, {"info", address()}}, results) == -1);
   REQUIRE_THAT(MXGetLastError(), Contains("info must name functions of this process"));
 }
+
+}  // namespace custom_test

@@ -2,6 +2,8 @@
 
 #include <map>
 
+namespace executor_test {
+
 using namespace symbols;
 using Catch::Contains;
 
@@ -393,3 +395,5 @@ TEST_CASE("gradients of integers are integers", "[mxnet]") {
   ok(e.backward({&head}));
   CHECK(one("Cast", {&dx}, {{"dtype", "float32"}}).values() == std::vector<float>{2, -3});
 }
+
+}  // namespace executor_test

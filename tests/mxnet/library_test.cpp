@@ -5,6 +5,8 @@
 
 #include "calls.h"
 
+namespace library_test {
+
 using namespace symbols;
 using Catch::Matchers::Contains;
 
@@ -62,3 +64,5 @@ TEST_CASE("Functions that are not served refuse by their name", "[mxnet]") {
   REQUIRE_THAT(MXGetLastError(), Contains("MXRtcCudaModuleFree"));
   REQUIRE(MXGenBackendSubgraph(nullptr, "TensorRT", nullptr) == -1);
 }
+
+}  // namespace library_test

@@ -2,6 +2,8 @@
 
 #include "calls.h"
 
+namespace sparse_test {
+
 using namespace symbols;
 using Floats = std::vector<float>;
 
@@ -119,3 +121,5 @@ TEST_CASE("A sparse variable and the dense array of its recorded computations ke
   REQUIRE(dense(x).values() == Floats{1, 0, 3});
   REQUIRE(data_of(x).values() == Floats{1, 3});
 }
+
+}  // namespace sparse_test

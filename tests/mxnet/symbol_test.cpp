@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <filesystem>
 
+namespace symbol_test {
+
 using namespace symbols;
 using Catch::Contains;
 using Strings = std::vector<std::string>;
@@ -207,3 +209,5 @@ TEST_CASE("casts of mixed precision are taken out", "[mxnet]") {
   CHECK(plain.by(MXSymbolGetInternals).outputs() == Strings{"a", "b", "s_output"});
   CHECK(sum.by(MXSymbolGetInternals).outputs() == Strings{"a", "c_output", "b", "s_output"});
 }
+
+}  // namespace symbol_test

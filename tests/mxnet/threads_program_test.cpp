@@ -6,6 +6,8 @@
 
 #include "callers.h"
 
+namespace threads_program_test {
+
 using namespace callers;
 using Floats = std::vector<float>;
 
@@ -271,3 +273,5 @@ TEST_CASE("threads share a cached operator, a symbol and a weight", "[mxnet]") {
   REQUIRE(KaonLiveHandles("all", &after) == 0);
   CHECK(after == before);
 }
+
+}  // namespace threads_program_test

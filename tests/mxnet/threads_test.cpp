@@ -7,6 +7,8 @@
 
 #include "callers.h"
 
+namespace threads_test {
+
 using namespace callers;
 
 namespace {
@@ -142,3 +144,5 @@ TEST_CASE("threads share arrays, and read them while others do", "[mxnet]") {
         }) == "");
   main.free({shared});
 }
+
+}  // namespace threads_test

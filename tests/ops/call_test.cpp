@@ -4,6 +4,8 @@
 #include "kaon/graph/symbol.h"
 #include "kaon/ops/functions.h"
 
+namespace call_test {
+
 using namespace kaon;
 
 TEST_CASE("call: any number of arrays, by themselves or as In") {
@@ -40,3 +42,5 @@ TEST_CASE("reductions: axes as numbers and Shapes; a list in braces is not taken
   static_assert(!sum_takes_numbers<Functions<NDArray>>);
   static_assert(sum_takes_options<Functions<NDArray>>);
 }
+
+}  // namespace call_test

@@ -5,6 +5,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 
+namespace custom_family_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 
@@ -82,3 +84,5 @@ TEST_CASE("custom family: a later one takes the place of an earlier one", "[cust
   CHECK_THROWS_AS(register_custom_family("family_empty", {}), ValueError);
   CHECK_THROWS_AS(custom_signature(custom("family_of_nobody", {})), ValueError);
 }
+
+}  // namespace custom_family_test

@@ -8,6 +8,8 @@
 #include "kaon/ops/attributes.h"
 #include "kaon/ops/functions.h"
 
+namespace dtypes_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -209,3 +211,5 @@ TEST_CASE("dtypes: their names in attributes", "[dtypes]") {
   CHECK(int(DType::int16) == 8);
   CHECK(int(DType::uint64) == 11);
 }
+
+}  // namespace dtypes_test

@@ -7,6 +7,8 @@
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace engines_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -116,3 +118,5 @@ TEST_CASE("engine end: every operation on its arrays throws StateError that says
   CHECK_THROWS_WITH(x + 1, ended);
   CHECK(values(nd.array(values(x), x.shape()) + 1) == std::vector<float>{3, 5, 7, 9});
 }
+
+}  // namespace engines_test

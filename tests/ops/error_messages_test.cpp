@@ -15,6 +15,8 @@
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/promotion/promotion.h"
 
+namespace error_messages_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -2261,3 +2263,5 @@ TEST_CASE("errors: attribute texts that no operator reads", "[errors]") {
   CHECK(refused(op::FullyConnected::def, "num_hidden", "many") == 2);
   CHECK(refused(op::FullyConnected::def, "hidden", "4") == 1);
 }
+
+}  // namespace error_messages_test

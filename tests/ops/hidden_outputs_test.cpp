@@ -8,6 +8,8 @@
 #include "kaon/tests/support/row_run.h"
 #include "kaon/tests/support/skip.h"
 
+namespace hidden_outputs_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::test;
@@ -61,3 +63,5 @@ TEST_CASE("every operator: outputs that nobody asks for change nothing", "[ops]"
 TEST_CASE("gpu: outputs that nobody asks for change nothing", "[ops][cuda]") {
   if (has_gpu()) check_hidden(gpu(0));
 }
+
+}  // namespace hidden_outputs_test

@@ -3,6 +3,8 @@
 
 #include "kaon/ops/functions.h"
 
+namespace host_devices_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -36,3 +38,5 @@ TEST_CASE("device: arrays of cpu(1) compute as those of cpu(0), and are copied b
   CHECK(values(nd.zeros({0, 3}).as_in_context(cpu(2))).empty());
   CHECK(nd.random_uniform({3}, {.ctx = cpu(3)}).device() == cpu(3));
 }
+
+}  // namespace host_devices_test

@@ -7,6 +7,8 @@
 
 #include "kaon/kaon.h"
 
+namespace indexing_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -303,3 +305,5 @@ TEST_CASE("indexing: a trace updates what a mask chooses by a number") {
   net.hybridize();
   CHECK(net(x).asvector<float>() == std::vector<float>{0, 2, 30, 40});
 }
+
+}  // namespace indexing_test

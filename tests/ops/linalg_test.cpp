@@ -6,6 +6,8 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/functions.h"
 
+namespace linalg_test {
+
 using namespace kaon;
 
 namespace {
@@ -103,3 +105,5 @@ TEST_CASE("linear algebra: many products in one einsum, in the order that keeps 
   const NDArray x = nd.ones({200, 200}), v = nd.ones({200});
   CHECK(values(nd.einsum("ij,jk,kl,l->i", std::array{x, x, x, v}))[7] == 8e6f);
 }
+
+}  // namespace linalg_test

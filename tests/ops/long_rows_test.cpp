@@ -8,6 +8,8 @@
 
 #include "kaon/ops/functions.h"
 
+namespace long_rows_test {
+
 using namespace kaon;
 
 namespace {
@@ -342,3 +344,5 @@ TEST_CASE("long rows: integers counted and told apart by a table or by sorting")
     }
   }
 }
+
+}  // namespace long_rows_test

@@ -23,6 +23,8 @@
 #include "kaon/ops/quant/kernels/integer_layers.h"
 #include "kaon/tests/ops/table/op_table.h"
 
+namespace operator_facts_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -236,3 +238,5 @@ TEST_CASE("operator facts: an operator that can be fused has a step and an expre
     CHECK_THAT(expression->text, Catch::Matchers::Contains("x0"));
   }
 }
+
+}  // namespace operator_facts_test

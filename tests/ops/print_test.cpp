@@ -6,6 +6,8 @@
 
 #include "kaon/ops/functions.h"
 
+namespace print_test {
+
 using namespace kaon;
 
 namespace {
@@ -76,3 +78,5 @@ TEST_CASE("print: only what is shown is read") {
   const NDArray large = nd.zeros({1 << 15, 1 << 15}, {.dtype = DType::uint8});  // 1 GiB; all elements as int64 were 8
   CHECK(to_string(large, {.edge_items = 1}) == "[[0 ... 0]\n ...\n [0 ... 0]]\n<NDArray 32768x32768 @cpu(0)>");
 }
+
+}  // namespace print_test

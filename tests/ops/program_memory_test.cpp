@@ -12,6 +12,8 @@
 #include "kaon/kaon.h"
 #include "kaon/ops/dlpack.h"
 
+namespace program_memory_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -232,3 +234,5 @@ TEST_CASE("DLPack: an array as a tensor, and back") {
   CHECK(y.asvector<int>() == std::vector<int>{2, 3, 4});
   CHECK(x.asvector<int>() == std::vector<int>{2, 3, 4});
 }
+
+}  // namespace program_memory_test

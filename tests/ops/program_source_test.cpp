@@ -12,6 +12,8 @@
 #include "kaon/tests/support/programs/program_shrink.h"
 #include "kaon/tests/support/programs/program_source.h"
 
+namespace program_source_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -159,3 +161,5 @@ TEST_CASE("isolated: results, crashes, exceptions and endless loops come back as
             },
             1) == "crashed: Alarm clock");
 }
+
+}  // namespace program_source_test

@@ -12,6 +12,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/promotion/promotion.h"
 
+namespace promotion_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -193,3 +195,5 @@ TEST_CASE("promotion: scopes nest, end with an exception, and go along with coro
   CHECK(sync_wait(promote_types(body)) == DType::float32);
   CHECK_THROWS_AS(sync_wait(body()), TypeError);
 }
+
+}  // namespace promotion_test

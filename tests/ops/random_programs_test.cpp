@@ -15,6 +15,8 @@
 #include "kaon/tests/support/programs/program_shrink.h"
 #include "kaon/tests/support/programs/program_source.h"
 
+namespace random_programs_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::test;
@@ -213,3 +215,5 @@ TEST_CASE("random programs: those asked for", "[.program]") {
     }
   }
 }
+
+}  // namespace random_programs_test

@@ -8,6 +8,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/check_gpu.h"
 
+namespace rearrange_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -92,3 +94,5 @@ TEST_CASE("erfinv: within an ulp of the inverse in float32, and few of float64")
   CHECK(ends[1] == -inf);
   for (size_t i = 2; i < ends.size(); ++i) CHECK(std::isnan(ends[i]));
 }
+
+}  // namespace rearrange_test

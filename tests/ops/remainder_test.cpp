@@ -8,6 +8,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/targets.h"
 
+namespace remainder_test {
+
 using namespace kaon;
 
 namespace {
@@ -95,3 +97,5 @@ TEST_CASE("remainders: floor_divide of infinities, zeros and numbers beside mult
     CHECK((std::isnan(expected[i]) ? std::isnan(q[i]) : q[i] == expected[i]));
   }
 }
+
+}  // namespace remainder_test

@@ -7,6 +7,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 
+namespace small_call_test {
+
 using namespace kaon;
 
 namespace {
@@ -148,3 +150,5 @@ TEST_CASE("small calls: threads share an input that one of them updates") {
   CHECK(wrong == 0);
   CHECK(x.asvector<float>() == std::vector<float>(8, 2000));
 }
+
+}  // namespace small_call_test

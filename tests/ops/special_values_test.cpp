@@ -11,6 +11,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/targets.h"
 
+namespace special_values_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -434,3 +436,5 @@ TEST_CASE("special values: states of optimizers that decay end at zero, not as d
     check(var, 2 * least);
   }
 }
+
+}  // namespace special_values_test

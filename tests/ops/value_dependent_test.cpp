@@ -8,6 +8,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/check_gpu.h"
 
+namespace value_dependent_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -155,3 +157,5 @@ TEST_CASE("histogram: edges belong to the bin that they begin, NaN and numbers o
   CHECK(y[0].asvector<int64_t>() == Indices{1, 1, 0, 1, 0, 0, 0, 0, 0, 1});
   CHECK(y[1].asvector<float>()[3] == 0.3f);
 }
+
+}  // namespace value_dependent_test

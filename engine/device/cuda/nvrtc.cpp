@@ -54,7 +54,7 @@ struct Program {
   }
 };
 
-void check(nvrtcResult result, const char* name, const Program& program) {
+void check_nvrtc(nvrtcResult result, const char* name, const Program& program) {
   if (result == NVRTC_SUCCESS) return;
   throw DeviceError(fmt::format("[{}] NVRTC: {}\n{}", name, nvrtc().error_string(result), program.log()));
 }
@@ -82,7 +82,7 @@ const std::string& why_no_compiler(int device) {
 
 std::string compiler_name(int device) {
   int major = 0, minor = 0;
-  check(nvrtc().version(&major, &minor), "nvrtc", Program());
+  check_nvrtc(nvrtc().version(&major, &minor), "nvrtc", Program());
   return fmt::format("NVRTC {}.{} {}", major, minor, architecture(device));
 }
 
@@ -92,12 +92,12 @@ std::string compile(const std::string& source, const char* name, int device) {
   const char* const options[] = {arch.c_str(), "--std=c++20", "--device-as-default-execution-space",
                                  "--diag-suppress=186"};
   Program program;
-  check(nvrtc().create(&program.handle, source.c_str(), name, 0, nullptr, nullptr), name, program);
-  check(nvrtc().compile(program.handle, 4, options), name, program);
+  check_nvrtc(nvrtc().create(&program.handle, source.c_str(), name, 0, nullptr, nullptr), name, program);
+  check_nvrtc(nvrtc().compile(program.handle, 4, options), name, program);
   size_t bytes = 0;
-  check(nvrtc().code_size(program.handle, &bytes), name, program);
+  check_nvrtc(nvrtc().code_size(program.handle, &bytes), name, program);
   std::string code(bytes, '\0');
-  check(nvrtc().code(program.handle, code.data()), name, program);
+  check_nvrtc(nvrtc().code(program.handle, code.data()), name, program);
   return code;
 }
 

@@ -162,7 +162,7 @@ void filled_like(Emit& e) {
       nd.full(e.result().ndim() == 0 ? Shape(1) : e.result(), Value, {.dtype = e.result_dtype()}), "filled"));
 }
 
-const WriterRow rows[] = {
+const WriterRow elementwise_table[] = {
     {&op::Abs::def, same<kAbs>},
     {&op::Negative::def, same<kNeg>},
     {&op::Sign::def, same<kSign>},
@@ -246,6 +246,6 @@ const WriterRow rows[] = {
 
 }  // namespace
 
-std::span<const WriterRow> elementwise_writers() { return rows; }
+std::span<const WriterRow> elementwise_writers() { return elementwise_table; }
 
 }  // namespace kaon::onnx::exporting

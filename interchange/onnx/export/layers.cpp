@@ -274,7 +274,7 @@ void adaptive_average(Emit& e) {
   e.set(e.node("GlobalAveragePool", {e.in()}));
 }
 
-const WriterRow rows[] = {
+const WriterRow layer_table[] = {
     {&op::Convolution::def, convolution},
     {&op::Deconvolution::def, deconvolution},
     {&op::FullyConnected::def, fully_connected},
@@ -306,6 +306,6 @@ const WriterRow rows[] = {
 
 }  // namespace
 
-std::span<const WriterRow> layer_writers() { return rows; }
+std::span<const WriterRow> layer_writers() { return layer_table; }
 
 }  // namespace kaon::onnx::exporting

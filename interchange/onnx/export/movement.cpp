@@ -195,7 +195,7 @@ void sequence_mask(Emit& e) {
   e.set(e.node("Where", {e.node("Less", {step, length}), e.in(), e.number(op.value)}));
 }
 
-const WriterRow rows[] = {
+const WriterRow movement_table[] = {
     {&op::SequenceMask::def, sequence_mask},
     {&op::Reshape::def, reshape},
     {&op::ReshapeTo::def, reshaped},
@@ -228,6 +228,6 @@ const WriterRow rows[] = {
 
 }  // namespace
 
-std::span<const WriterRow> movement_writers() { return rows; }
+std::span<const WriterRow> movement_writers() { return movement_table; }
 
 }  // namespace kaon::onnx::exporting

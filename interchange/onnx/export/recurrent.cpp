@@ -103,10 +103,10 @@ void rnn(Emit& e) {
   if (lstm) e.set(joined(cs, 0), 2);
 }
 
-const WriterRow rows[] = {{&op::RNN::def, rnn}};
+const WriterRow recurrent_table[] = {{&op::RNN::def, rnn}};
 
 }  // namespace
 
-std::span<const WriterRow> recurrent_writers() { return rows; }
+std::span<const WriterRow> recurrent_writers() { return recurrent_table; }
 
 }  // namespace kaon::onnx::exporting

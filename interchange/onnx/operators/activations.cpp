@@ -84,7 +84,7 @@ void relu(Call& c) {
   c.set(y);
 }
 
-constexpr Row rows[] = {
+constexpr Row activation_table[] = {
     {"Relu", relu},
     {"Sigmoid", [](Call& c) { c.set(sym.sigmoid(c.x())); }},
     {"Tanh", [](Call& c) { c.set(sym.tanh(c.x())); }},
@@ -108,6 +108,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> activation_rows() { return rows; }
+std::span<const Row> activation_rows() { return activation_table; }
 
 }  // namespace kaon::onnx::convert

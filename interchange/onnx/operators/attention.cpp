@@ -249,7 +249,7 @@ void causal_conv(Call& c) {
                        : slice_along(x, 2, shape_of(x)[2] - before, shape_of(x)[2]));
 }
 
-constexpr Row rows[] = {
+constexpr Row attention_table[] = {
     {"Attention", attention, 23},
     {"RotaryEmbedding", rotary_embedding, 23},
     {"LinearAttention", linear_attention},
@@ -259,6 +259,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> attention_rows() { return rows; }
+std::span<const Row> attention_rows() { return attention_table; }
 
 }  // namespace kaon::onnx::convert

@@ -355,7 +355,7 @@ void scan(Call& c) {
   for (size_t k = 0; k < samples.size(); ++k) c.set(int(k), stacked(c, samples[k], false, 0, body.outputs[k]));
 }
 
-constexpr Row rows[] = {
+constexpr Row control_table[] = {
     {"If", if_node},
     {"Loop", loop},
     {"Scan", scan},
@@ -363,6 +363,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> control_rows() { return rows; }
+std::span<const Row> control_rows() { return control_table; }
 
 }  // namespace kaon::onnx::convert

@@ -135,7 +135,7 @@ void deform_conv(Call& c) {
   c.set(sym.ModulatedDeformableConvolution(data, c.x(2), mask, c.x(1), op));
 }
 
-constexpr Row rows[] = {
+constexpr Row convolution_table[] = {
     {"Conv", conv},
     {"ConvTranspose", conv_transpose},
     {"Col2Im", col2im},
@@ -144,6 +144,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> convolution_rows() { return rows; }
+std::span<const Row> convolution_rows() { return convolution_table; }
 
 }  // namespace kaon::onnx::convert

@@ -88,13 +88,13 @@ void roi_align(Call& c) {
                       .aligned = mode == "half_pixel"}));
 }
 
-constexpr Row rows[] = {
+constexpr Row detection_table[] = {
     {"NonMaxSuppression", non_max_suppression},
     {"RoiAlign", roi_align},
 };
 
 }  // namespace
 
-std::span<const Row> detection_rows() { return rows; }
+std::span<const Row> detection_rows() { return detection_table; }
 
 }  // namespace kaon::onnx::convert

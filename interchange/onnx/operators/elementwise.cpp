@@ -106,7 +106,7 @@ void equal(Call& c) {
 // Results of logic are bool, whatever the operands are.
 Symbol as_bool(const Symbol& x) { return cast(x, DType::boolean); }
 
-constexpr Row rows[] = {
+constexpr Row elementwise_table[] = {
     {"Abs", [](Call& c) { c.set(sym.abs(c.x())); }},
     {"Neg", [](Call& c) { c.set(sym.negative(c.x())); }},
     {"Sign", [](Call& c) { c.set(sym.sign(c.x())); }},
@@ -161,6 +161,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> elementwise_rows() { return rows; }
+std::span<const Row> elementwise_rows() { return elementwise_table; }
 
 }  // namespace kaon::onnx::convert

@@ -51,12 +51,12 @@ void gradient(Call& c) {
   for (size_t i = 0; i < gradients.size(); ++i) c.set(int(i), gradients[i]);
 }
 
-constexpr Row rows[] = {
+constexpr Row gradient_table[] = {
     {"Gradient", gradient, 1, "ai.onnx.preview.training"},
 };
 
 }  // namespace
 
-std::span<const Row> gradient_rows() { return rows; }
+std::span<const Row> gradient_rows() { return gradient_table; }
 
 }  // namespace kaon::onnx::convert

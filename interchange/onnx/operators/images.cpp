@@ -310,7 +310,7 @@ void affine_grid(Call& c) {
   c.set(cast(reshaped(transposed(grid, {0, 2, 1}), result), c.dtype()));
 }
 
-constexpr Row rows[] = {
+constexpr Row image_table[] = {
     {"Resize", resize},
     {"Upsample", upsample},
     {"GridSample", grid_sample},
@@ -319,6 +319,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> image_rows() { return rows; }
+std::span<const Row> image_rows() { return image_table; }
 
 }  // namespace kaon::onnx::convert

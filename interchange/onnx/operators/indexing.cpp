@@ -250,7 +250,7 @@ void array_feature_extractor(Call& c) {
   c.set(c.rank() == 1 ? reshaped(y, Shape(1, shape_of(y).size())) : y);
 }
 
-constexpr Row rows[] = {
+constexpr Row indexing_table[] = {
     {"Gather", gather},
     {"GatherElements", gather_elements},
     {"GatherND", gather_nd},
@@ -267,6 +267,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> indexing_rows() { return rows; }
+std::span<const Row> indexing_rows() { return indexing_table; }
 
 }  // namespace kaon::onnx::convert

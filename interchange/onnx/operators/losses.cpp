@@ -105,7 +105,7 @@ void adam(Call& c) {
 
 constexpr std::string_view kTraining = "ai.onnx.preview.training";
 
-constexpr Row rows[] = {
+constexpr Row loss_table[] = {
     {"NegativeLogLikelihoodLoss", nll_loss},
     {"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
     {"Adagrad", adagrad, 1, kTraining},
@@ -115,6 +115,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> loss_rows() { return rows; }
+std::span<const Row> loss_rows() { return loss_table; }
 
 }  // namespace kaon::onnx::convert

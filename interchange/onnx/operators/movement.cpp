@@ -222,7 +222,7 @@ void reverse_sequence(Call& c) {
   c.set_like(c.input(0), sym.take_along_axis(c.x(), index, {.axis = time}));
 }
 
-constexpr Row rows[] = {
+constexpr Row movement_table[] = {
     {"Identity", [](Call& c) { c.set(c.input(0)); }},
     {"Transpose", transpose},
     {"Concat", concat},
@@ -239,6 +239,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> movement_rows() { return rows; }
+std::span<const Row> movement_rows() { return movement_table; }
 
 }  // namespace kaon::onnx::convert

@@ -186,7 +186,7 @@ void dropout(Call& c) {
   if (c.wants(1)) c.set(1, cast(full(c.rank() == 0 ? Shape() : c.shape(), 1, DType::uint8), mask));
 }
 
-constexpr Row rows[] = {
+constexpr Row normalization_table[] = {
     {"BatchNormalization", batch_norm},
     {"InstanceNormalization", instance_norm},
     {"LayerNormalization", layer_norm},
@@ -200,6 +200,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> normalization_rows() { return rows; }
+std::span<const Row> normalization_rows() { return normalization_table; }
 
 }  // namespace kaon::onnx::convert

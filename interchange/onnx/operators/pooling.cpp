@@ -169,7 +169,7 @@ void max_unpool(Call& c) {
   c.set(padded(y, before, after));
 }
 
-constexpr Row rows[] = {
+constexpr Row pooling_table[] = {
     {"MaxPool", max_pool},
     {"AveragePool", average_pool},
     {"LpPool", lp_pool},
@@ -181,6 +181,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> pooling_rows() { return rows; }
+std::span<const Row> pooling_rows() { return pooling_table; }
 
 }  // namespace kaon::onnx::convert

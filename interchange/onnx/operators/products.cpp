@@ -104,7 +104,7 @@ void det(Call& c) {
   c.set(reshaped(sym.linalg_det(c.x()), s));
 }
 
-constexpr Row rows[] = {
+constexpr Row product_table[] = {
     {"MatMul", matmul_node},
     {"Gemm", gemm},
     {"Einsum", einsum},
@@ -113,6 +113,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> product_rows() { return rows; }
+std::span<const Row> product_rows() { return product_table; }
 
 }  // namespace kaon::onnx::convert

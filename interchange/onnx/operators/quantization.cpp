@@ -209,7 +209,7 @@ void qlinear_conv(Call& c) {
   c.set(Value::of(cast(rounded_to(y, *range_of(type)), *format::dtype_of(type)), type));
 }
 
-constexpr Row rows[] = {
+constexpr Row quantization_table[] = {
     {"QuantizeLinear", quantize_linear},
     {"DequantizeLinear", dequantize_linear},
     {"DynamicQuantizeLinear", dynamic_quantize_linear},
@@ -221,6 +221,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> quantization_rows() { return rows; }
+std::span<const Row> quantization_rows() { return quantization_table; }
 
 }  // namespace kaon::onnx::convert

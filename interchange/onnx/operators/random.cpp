@@ -63,13 +63,13 @@ void multinomial(Call& c) {
   c.set(cast(reshaped(y, Shape(c.shape()[0], n)), *dtype));
 }
 
-constexpr Row rows[] = {
+constexpr Row random_table[] = {
     {"RandomNormal", normal<false>},      {"RandomNormalLike", normal<true>}, {"RandomUniform", uniform<false>},
     {"RandomUniformLike", uniform<true>}, {"Bernoulli", bernoulli},           {"Multinomial", multinomial},
 };
 
 }  // namespace
 
-std::span<const Row> random_rows() { return rows; }
+std::span<const Row> random_rows() { return random_table; }
 
 }  // namespace kaon::onnx::convert

@@ -240,7 +240,7 @@ void recurrent(Call& c) {
   if (K == Cell::lstm) c.set(2, stacked(cs, batch_first ? 1 : 0));
 }
 
-constexpr Row rows[] = {
+constexpr Row recurrent_table[] = {
     {"RNN", recurrent<Cell::rnn>},
     {"GRU", recurrent<Cell::gru>},
     {"LSTM", recurrent<Cell::lstm>},
@@ -248,6 +248,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> recurrent_rows() { return rows; }
+std::span<const Row> recurrent_rows() { return recurrent_table; }
 
 }  // namespace kaon::onnx::convert

@@ -173,7 +173,7 @@ void top_k(Call& c) {
   c.set(1, transposed(both[1], axes));
 }
 
-constexpr Row rows[] = {
+constexpr Row reduction_table[] = {
     {"ReduceSum", reduce<sum, 13>},
     {"ReduceMean", reduce<mean>},
     {"ReduceProd", reduce<prod>},
@@ -196,6 +196,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> reduction_rows() { return rows; }
+std::span<const Row> reduction_rows() { return reduction_table; }
 
 }  // namespace kaon::onnx::convert

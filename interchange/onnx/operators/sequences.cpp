@@ -102,7 +102,7 @@ void optional_get(Call& c) {
   c.set(c.input(0));
 }
 
-constexpr Row rows[] = {
+constexpr Row sequence_table[] = {
     {"SequenceEmpty", [](Call& c) { c.set(Value::sequence({}, ElementType(c.integer("dtype", 1)))); }},
     {"SequenceConstruct", [](Call& c) { c.set(Value::sequence(c.all(), c.type())); }},
     {"SequenceAt", [](Call& c) { c.set(sequence(c, 0).items[position(c, 1, sequence(c, 0).items.size(), false)]); }},
@@ -119,6 +119,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> sequence_rows() { return rows; }
+std::span<const Row> sequence_rows() { return sequence_table; }
 
 }  // namespace kaon::onnx::convert

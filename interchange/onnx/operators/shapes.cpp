@@ -155,7 +155,7 @@ void eye_like(Call& c) {
   c.set(Value::constant(NDArray::from(values.data(), values.size(), c.shape(), *dtype), type));
 }
 
-constexpr Row rows[] = {
+constexpr Row shape_table[] = {
     {"Shape", shape},
     {"Size", [](Call& c) { c.set(scalar_value(c.shape().size())); }},
     {"Constant", constant_node},
@@ -171,6 +171,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> shape_rows() { return rows; }
+std::span<const Row> shape_rows() { return shape_table; }
 
 }  // namespace kaon::onnx::convert

@@ -153,7 +153,7 @@ void mel_weight_matrix(Call& c) {
   c.set(Value::constant(NDArray::from(values.data(), values.size(), Shape(bins, mels), *dtype)));
 }
 
-constexpr Row rows[] = {
+constexpr Row signal_table[] = {
     {"DFT", dft},
     {"STFT", stft},
     {"HannWindow", [](Call& c) { window(c, 0.5, 0.5, 0); }},
@@ -164,6 +164,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> signal_rows() { return rows; }
+std::span<const Row> signal_rows() { return signal_table; }
 
 }  // namespace kaon::onnx::convert

@@ -244,7 +244,7 @@ void tf_idf(Call& c) {
 
 void binarizer(Call& c) { c.set(cast(c.x() > c.real("threshold", 0), c.dtype())); }
 
-constexpr Row rows[] = {
+constexpr Row text_table[] = {
     {"StringConcat", concat},
     {"StringSplit", split},
     {"RegexFullMatch", regex_full_match},
@@ -262,6 +262,6 @@ std::vector<uint8_t> equal_strings(const Value& a, const Value& b, Shape& shape)
   return equal;
 }
 
-std::span<const Row> text_rows() { return rows; }
+std::span<const Row> text_rows() { return text_table; }
 
 }  // namespace kaon::onnx::convert

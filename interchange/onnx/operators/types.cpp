@@ -118,7 +118,7 @@ void bit_cast(Call& c) {
   c.set(y);
 }
 
-constexpr Row rows[] = {
+constexpr Row type_table[] = {
     {"Cast", cast_node},
     {"CastLike", cast_like},
     {"BitCast", bit_cast},
@@ -126,6 +126,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> type_rows() { return rows; }
+std::span<const Row> type_rows() { return type_table; }
 
 }  // namespace kaon::onnx::convert

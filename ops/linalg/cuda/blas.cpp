@@ -42,8 +42,8 @@ void check(cublasStatus_t status, const char* what) {
 }
 
 // Lives as long as the process. Any number of threads may use it at once.
-struct Handle {
-  Handle() { check(lt().create(&value), "cublasLtCreate"); }
+struct LtHandle {
+  LtHandle() { check(lt().create(&value), "cublasLtCreate"); }
   cublasLtHandle_t value = nullptr;
 };
 
@@ -208,7 +208,7 @@ void multiply(KernelContext& c, const MatrixProduct& p) {
     OnTheWay way{rest.take_bias()};
     const void* addend = rest.scale ? nullptr : std::exchange(rest.addend, nullptr);
     way.relu = !rest.scale && rest.activation == FusedActivation::relu;
-    static auto* handles = new PerDevice<Handle>;
+    static auto* handles = new PerDevice<LtHandle>;
     const int device = current_device();
     const cublasLtHandle_t handle = handles->of(device).value;
     const bool tf32 = p.dtype == DType::float32 && tf32_allowed.load(std::memory_order_relaxed);  // a setting, alone

@@ -18,13 +18,13 @@ constinit const OpDef op::Eig::def = make_op_def<op::Eig>();
 
 namespace {
 
-double eigen_flops(const Matrices& a) { return 25 * double(a.size()) * double(a.rows); }
+double general_eigen_flops(const Matrices& a) { return 25 * double(a.size()) * double(a.rows); }
 
 }  // namespace
 
 double op::Eig::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta>) const {
   const Matrices a(inputs[0].shape);
-  return double(a.batch) * eigen_flops(a);
+  return double(a.batch) * general_eigen_flops(a);
 }
 
 void op::Eig::infer(InferContext& c) const {
@@ -43,7 +43,7 @@ void run_cpu(const op::Eig&, KernelContext& c) {
     if (m.rows == 0) return;
     const int n = int(m.rows), lwork = 4 * n;
     const int64_t size = m.size();
-    each_matrix(c.run, m.batch, eigen_flops(m), [&](const Columns&, int64_t i) {
+    each_matrix(c.run, m.batch, general_eigen_flops(m), [&](const Columns&, int64_t i) {
       const Scratch memory(size_t(lwork + 2 * m.rows + 2 * size) * sizeof(T));
       T *const work = memory.as<T>(), *const real = work + lwork, *const imaginary = real + n, *const a = imaginary + n,
                *const vectors = a + size;

@@ -21,7 +21,7 @@ constinit const OpDef op::LinalgSvd::def = make_op_def<op::LinalgSvd>();
 namespace {
 
 double lq_flops(const Matrices& a) { return 4 * double(a.size()) * double(a.rows); }
-double eigen_flops(const Matrices& a) { return 9 * double(a.size()) * double(a.rows); }
+double symmetric_eigen_flops(const Matrices& a) { return 9 * double(a.size()) * double(a.rows); }
 double svd_flops(const Matrices& a) { return 12 * double(a.size()) * double(std::min(a.rows, a.columns)); }
 
 NDArray product(const NDArray& a, const NDArray& b, bool transpose_a = false, bool transpose_b = false) {
@@ -123,7 +123,7 @@ void run_cpu(const op::LinalgGelqf&, KernelContext& c) {
 
 double op::LinalgSyevd::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta>) const {
   const Matrices a(inputs[0].shape);
-  return double(a.batch) * eigen_flops(a);
+  return double(a.batch) * symmetric_eigen_flops(a);
 }
 
 void op::LinalgSyevd::infer(InferContext& c) const {
@@ -152,7 +152,7 @@ void run_cpu(const op::LinalgSyevd&, KernelContext& c) {
     const Matrices m(c.in(0).shape);
     if (m.rows == 0) return;
     const int n = int(m.rows), lwork = 1 + 6 * n + 2 * n * n, liwork = 3 + 5 * n;
-    each_matrix(c.run, m.batch, eigen_flops(m), [&](const Columns&, int64_t i) {
+    each_matrix(c.run, m.batch, symmetric_eigen_flops(m), [&](const Columns&, int64_t i) {
       const size_t numbers = size_t(lwork) + size_t(m.rows + m.size());
       const Scratch memory(line_aligned(numbers * sizeof(T)) + size_t(liwork) * sizeof(int));
       T* const work = memory.as<T>();

@@ -19,8 +19,8 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-constexpr int64_t grain = 65536;         // elements per piece
-constexpr int64_t costly_grain = 16384;  // and where exponentials are computed
+constexpr int64_t element_grain = 65536;  // elements per piece
+constexpr int64_t costly_grain = 16384;   // and where exponentials are computed
 
 }  // namespace
 
@@ -80,7 +80,7 @@ void run_cpu(const op::BackwardRegressionOutput& op, KernelContext& c) {
   const TensorView y = c.in(0), label = c.in(1), dx = c.out();
   if (dx.size() == 0) return;
   const double scale = op.grad_scale * double(y.shape[0]) / double(y.size());
-  c.run.parallel_for(dx.size(), grain, [&](int64_t begin, int64_t end) {
+  c.run.parallel_for(dx.size(), element_grain, [&](int64_t begin, int64_t end) {
     if (op.kind == RegressionKind::mae) {
       scaled_sign(y.dtype, scale, y.data, label.data, dx.data, begin, end);
     } else {
@@ -111,10 +111,10 @@ void run_cpu(const op::BackwardMakeLoss& op, KernelContext& c) {
   double divisor = 1;
   if (op.normalization == Normalization::batch) divisor = double(x.shape[0]);
   if (op.normalization == Normalization::valid) {
-    const int64_t pieces = (x.size() + grain - 1) / grain;
+    const int64_t pieces = (x.size() + element_grain - 1) / element_grain;
     int64_t* counts = static_cast<int64_t*>(c.run.workspace(sizeof(int64_t) * size_t(pieces)));
-    c.run.parallel_for(x.size(), grain, [&](int64_t begin, int64_t end) {
-      counts[begin / grain] = count_above(x.dtype, op.valid_thresh, x.data, begin, end);
+    c.run.parallel_for(x.size(), element_grain, [&](int64_t begin, int64_t end) {
+      counts[begin / element_grain] = count_above(x.dtype, op.valid_thresh, x.data, begin, end);
     });
     int64_t count = 0;
     for (int64_t p = 0; p < pieces; ++p) count += counts[p];
@@ -169,7 +169,7 @@ void run_cpu(const op::IdentityAttachKLSparseReg& op, KernelContext& context) {
         const int64_t rows = c.in(0).shape[0], columns = c.in(0).shape[1];
         const T* const x = c.in(0).as<T>();
         T *const average = c.in(1).as<T>(), *const used = c.out(1).as<T>();
-        c.run.parallel_for(columns, std::max<int64_t>(1, grain / (rows + 1)), [&](int64_t begin, int64_t end) {
+        c.run.parallel_for(columns, std::max<int64_t>(1, element_grain / (rows + 1)), [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             const T moved = c.training ? moved_average(x + i, rows, columns, average[i], op.momentum) : average[i];
             if (c.training) average[i] = moved;

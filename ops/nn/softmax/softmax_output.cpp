@@ -15,13 +15,13 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-constexpr int64_t grain = 16384;  // elements per piece
+constexpr int64_t exp_grain = 16384;  // elements per piece
 
 // Class numbers of any dtype as integers.
 int64_t* read_labels(const TensorView& label, RunContext& run) {
   const int64_t n = label.size();
   int64_t* out = static_cast<int64_t*>(run.workspace(sizeof(int64_t) * size_t(std::max<int64_t>(1, n))));
-  run.parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+  run.parallel_for(n, exp_grain, [&](int64_t begin, int64_t end) {
     dispatch_all("SoftmaxOutput", label.dtype, [&]<class T>() {
       for (int64_t i = begin; i < end; ++i) {
         const auto v = accumulate_t<T>(label.as<T>()[i]);
@@ -57,7 +57,7 @@ void check_label(const Op& op, InferContext& c) {
   if (label == data && c.dtype(1) != c.dtype(0)) c.fail_dtype("label probabilities need the data's dtype");
 }
 
-int64_t row_grain(int64_t row) { return std::max<int64_t>(1, grain / std::max<int64_t>(1, row)); }
+int64_t row_grain(int64_t row) { return std::max<int64_t>(1, exp_grain / std::max<int64_t>(1, row)); }
 
 }  // namespace
 
@@ -103,7 +103,7 @@ void run_cpu(const op::BackwardSoftmaxOutput& op, KernelContext& c) {
   const void* head = op.out_grad ? c.in(2).data : nullptr;
   if (dx.size() == 0) return;
   if (label.shape == y.shape) {
-    c.run.parallel_for(dx.size(), grain, [&](int64_t begin, int64_t end) {
+    c.run.parallel_for(dx.size(), exp_grain, [&](int64_t begin, int64_t end) {
       scaled_difference(y.dtype, op.grad_scale, y.data, label.data, head, dx.data, begin, end);
     });
     return;

@@ -24,6 +24,12 @@ KAON_HOST_DEVICE inline float whole_level_count(DType t) {
   return t == DType::int8 ? 127.f : t == DType::uint8 ? 255.f : 2147483647.f;
 }
 
+// Calls f.operator()<T>() for the dtype of levels of 8 bits.
+template <class F>
+void by_level(DType t, const F& f) {
+  t == DType::int8 ? f.template operator()<int8_t>() : f.template operator()<uint8_t>();
+}
+
 // Levels per unit. A range of 0 has the number 0 alone.
 KAON_HOST_DEVICE inline float levels_per_unit(float levels, float range) { return range == 0 ? 0.f : levels / range; }
 

@@ -6,6 +6,8 @@
 #include "kaon/engine/error.h"
 #include "kaon/tests/support/files.h"
 
+namespace atomic_file_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using engine::AtomicFile;
@@ -49,3 +51,5 @@ TEST_CASE("atomic file: what is no file, and no folder, is refused", "[engine]")
   CHECK_THROWS_AS(write_file("/dev/null", "x"), IoError);
   CHECK(folder.count() == 0);
 }
+
+}  // namespace atomic_file_test

@@ -9,6 +9,8 @@
 
 #include "kaon/tests/engine/support.h"
 
+namespace process_wide_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -61,3 +63,5 @@ TEST_CASE("users row 17: a child finds what the process shares whole and free", 
   busy.join();
   CHECK(bad_ends == 0);
 }
+
+}  // namespace process_wide_test

@@ -4,6 +4,8 @@
 #include "kaon/engine/storage.h"
 #include "kaon/tests/engine/support.h"
 
+namespace packed_cache_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -117,3 +119,5 @@ TEST_CASE("packed cache:given up where memory lacks, and alive for who holds it"
   held.reset();
   CHECK(Sum::living == 0);
 }
+
+}  // namespace packed_cache_test

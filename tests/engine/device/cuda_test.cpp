@@ -12,6 +12,8 @@
 #include "kaon/engine/error.h"
 #include "kaon/tests/support/skip.h"
 
+namespace cuda_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 
@@ -108,3 +110,5 @@ TEST_CASE("cuda: random copies on three streams give what a serial program gives
     gpu.driver.free_pinned(host);
   }
 }
+
+}  // namespace cuda_test

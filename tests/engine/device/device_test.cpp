@@ -8,6 +8,8 @@
 #include "kaon/engine/device/backend.h"
 #include "kaon/tests/engine/support.h"
 
+namespace device_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -118,3 +120,5 @@ TEST_CASE("device: an index is 0 to 255, and another one is told, not cut", "[en
   CHECK_THROWS_AS(cpu(-1), ValueError);
   CHECK_THROWS_AS(cpu(1 << 20), ValueError);
 }
+
+}  // namespace device_test

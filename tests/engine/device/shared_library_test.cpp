@@ -6,6 +6,8 @@
 
 #include "kaon/engine/error.h"
 
+namespace shared_library_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using Catch::Contains;
@@ -24,3 +26,5 @@ TEST_CASE("shared library: a missing one is named, with what needs it and why it
   CHECK_THROWS_WITH(open(), Contains("[libnot_here.so.13]") && Contains("matrix products") &&
                                 Contains("libnot_here.so.12: cannot open shared object file"));
 }
+
+}  // namespace shared_library_test

@@ -8,6 +8,8 @@
 #include "kaon/engine/device/stream_completions.h"
 #include "kaon/tests/engine/device/fake_device.h"
 
+namespace stream_order_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -365,3 +367,5 @@ TEST_CASE("stream order: a retired stream's number goes to another one, which ru
     CHECK(seen_by_reader == 1);
   }
 }
+
+}  // namespace stream_order_test

@@ -6,6 +6,8 @@
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/arrays.h"
 
+namespace memory_budget_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -211,3 +213,5 @@ TEST_CASE("users row 12: a chain of 20,000 steps that nobody reads takes bounded
 TEST_CASE("users row 12: a chain of 1,000,000 steps that nobody reads takes bounded memory", "[engine][slow]") {
   run_unread_chain(rounds(1000000));
 }
+
+}  // namespace memory_budget_test

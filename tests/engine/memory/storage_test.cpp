@@ -9,6 +9,8 @@
 #include "kaon/engine/storage.h"
 #include "kaon/tests/engine/support.h"
 
+namespace storage_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -359,3 +361,5 @@ TEST_CASE("users row 14: operations that lack memory at the same time do not wai
   CHECK(Clock::now() - start < 500ms);                                   // the deadline is a second
   for (auto& c : wanted) CHECK_THROWS_WITH(engine.wait(c->var), Contains("requested " + std::to_string(8 * mib)));
 }
+
+}  // namespace storage_test

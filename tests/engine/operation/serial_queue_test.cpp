@@ -8,6 +8,8 @@
 #include "kaon/engine/operation/serial_queue.h"
 #include "kaon/engine/operation/var.h"
 
+namespace serial_queue_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 
@@ -117,3 +119,5 @@ TEST_CASE("serial queue: an operation may wait for one of another queue", "[seri
   engine.wait(a);
   CHECK(seen == 2);
 }
+
+}  // namespace serial_queue_test

@@ -6,6 +6,8 @@
 
 #include "kaon/tests/engine/support.h"
 
+namespace shared_read_lease_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -230,3 +232,5 @@ TEST_CASE("shared read lease: random programs give what one thread gives, wherev
     at_thread_counts([&](Engine& engine) { CHECK(run(engine, seed) == expected); });
   }
 }
+
+}  // namespace shared_read_lease_test

@@ -9,6 +9,8 @@
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 
+namespace var_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -371,3 +373,5 @@ TEST_CASE("engine: of what an operation makes ready the highest priority runs fi
     CHECK(std::set<int>(order.begin() + 6, order.end()) == std::set<int>{2, 14, 15});
   });
 }
+
+}  // namespace var_test

@@ -9,6 +9,8 @@
 #include "kaon/engine/when.h"
 #include "kaon/tests/engine/support.h"
 
+namespace deadlock_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -404,3 +406,5 @@ TEST_CASE("users row 39: a piece of an operation that waits for what the operati
     CHECK_NOTHROW(engine.wait(own));
   });
 }
+
+}  // namespace deadlock_test

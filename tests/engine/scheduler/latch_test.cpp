@@ -3,6 +3,8 @@
 
 #include "kaon/tests/engine/support.h"
 
+namespace latch_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -58,3 +60,5 @@ TEST_CASE("engine: time_all measures the work, not the push", "[engine][async]")
     if (engine.stats().threads > 0) CHECK(pushing < 0.040);
   });
 }
+
+}  // namespace latch_test

@@ -6,6 +6,8 @@
 
 #include "kaon/tests/engine/support.h"
 
+namespace parallel_for_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -222,3 +224,5 @@ TEST_CASE("workspace: aligned, distinct, given back", "[engine]") {
     CHECK(good);
   });
 }
+
+}  // namespace parallel_for_test

@@ -11,6 +11,8 @@
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 
+namespace random_programs_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -245,3 +247,5 @@ TEST_CASE("engine: random programs with failures, stops and budgets equal serial
   run_programs(unsigned(rounds(1500)));
 }
 TEST_CASE("engine: 10,000 random programs equal serial execution", "[engine][slow]") { run_programs(10000); }
+
+}  // namespace random_programs_test

@@ -6,6 +6,8 @@
 
 #include "kaon/tests/engine/support.h"
 
+namespace random_workload_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -163,3 +165,5 @@ TEST_CASE("engine: two engines work side by side, one ends under load", "[engine
     CHECK(count == 2000);
   });
 }
+
+}  // namespace random_workload_test

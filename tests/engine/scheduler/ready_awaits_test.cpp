@@ -6,6 +6,8 @@
 #include "kaon/engine/generator.h"
 #include "kaon/tests/engine/support.h"
 
+namespace ready_awaits_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -122,3 +124,5 @@ TEST_CASE("task: awaits of arrays that become ready at about the same moment do 
     CHECK(span.bytes() < 64 * 1024);
   });
 }
+
+}  // namespace ready_awaits_test

@@ -13,6 +13,8 @@
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/arrays.h"
 
+namespace room_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -339,3 +341,5 @@ TEST_CASE("users row 11: a timer ticks on the thread whose producer waits for ro
     engine.wait_all();
   });
 }
+
+}  // namespace room_test

@@ -13,6 +13,8 @@
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 
+namespace schedule_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -250,3 +252,5 @@ TEST_CASE("schedule: a coroutine gets its array although no thread waits", "[eng
     engine.wait_all();
   }
 }
+
+}  // namespace schedule_test

@@ -8,6 +8,8 @@
 
 #include "kaon/tests/engine/support.h"
 
+namespace wait_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -294,3 +296,5 @@ TEST_CASE("wait: engines that start and end without work are cheap and quiet", "
     if (i % 3 == 0) engine.push({}, [](RunContext&) {});
   }
 }
+
+}  // namespace wait_test

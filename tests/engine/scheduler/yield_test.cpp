@@ -13,6 +13,8 @@
 #include "kaon/engine/when.h"
 #include "kaon/tests/engine/support.h"
 
+namespace yield_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -311,3 +313,5 @@ TEST_CASE("await: giving way keeps what travels with a coroutine and what it hol
     CHECK_FALSE(thread_context().recording);
   });
 }
+
+}  // namespace yield_test

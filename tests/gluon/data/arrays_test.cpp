@@ -4,6 +4,8 @@
 #include "kaon/gluon/data/data_loader.h"
 #include "kaon/ops/functions.h"
 
+namespace arrays_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 
@@ -171,3 +173,5 @@ TEST_CASE("loader: damaged samples are skipped when asked") {
   });
   CHECK(message([&] { read(other, 1); }) == "[fn] wrong while loading sample 2 for batch 0");
 }
+
+}  // namespace arrays_test

@@ -4,6 +4,8 @@
 #include "kaon/gluon/data/data_loader.h"
 #include "kaon/tests/engine/support.h"
 
+namespace batchify_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using batchify::List;
@@ -167,3 +169,5 @@ TEST_CASE("batchify: messages say which array and which shapes") {
   CHECK(message([] { Pad({.round_to = -1}); }) == "[batchify::Pad] round_to: expected at least 0, got -1");
   CHECK(message([] { Tuple({}); }) == "[batchify::Tuple] expected at least one function, got none");
 }
+
+}  // namespace batchify_test

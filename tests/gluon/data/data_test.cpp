@@ -8,6 +8,8 @@
 #include "kaon/gluon/data/vision.h"
 #include "kaon/ops/array/array_node.h"
 
+namespace data_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::gluon::data;
@@ -254,3 +256,5 @@ TEST_CASE("transforms: a sample's random numbers differ by seed, epoch and sampl
     CHECK((u >= 0 && u < 1));
   }
 }
+
+}  // namespace data_test

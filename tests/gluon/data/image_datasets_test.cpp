@@ -6,6 +6,8 @@
 #include "kaon/ops/image_file/image_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace image_datasets_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using namespace kaon::test;
@@ -163,3 +165,5 @@ TEST_CASE("image list: paths and labels of a file, or of the program") {
         }) == "[ImageListDataset] grey.jpg: expected a label, got none");
 }
 #endif
+
+}  // namespace image_datasets_test

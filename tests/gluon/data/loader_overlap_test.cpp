@@ -5,6 +5,8 @@
 #include "kaon/gluon/data/data_loader.h"
 #include "kaon/tests/engine/support.h"
 
+namespace loader_overlap_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using namespace kaon::test;
@@ -127,3 +129,5 @@ TEST_CASE("users row 36: a clock around the push misses the work, time_all sees 
   CHECK(naive < all);
   if (naive < 0.025) CHECK_FALSE(was_done);  // unless this thread was held up
 }
+
+}  // namespace loader_overlap_test

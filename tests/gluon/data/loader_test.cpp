@@ -10,6 +10,8 @@
 #include "kaon/gluon/data/vision.h"
 #include "kaon/tests/engine/support.h"
 
+namespace loader_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using namespace kaon::test;
@@ -346,3 +348,5 @@ TEST_CASE("users row 57: the loader's messages say what, expected and got") {
           for (Batch& batch : DataLoader(numbers(4), beyond).sync()) CHECK(batch.size() == 2);
         }) == "[DataLoader] the sampler gave index 4 for 4 samples while loading sample 4 for batch 1");
 }
+
+}  // namespace loader_test

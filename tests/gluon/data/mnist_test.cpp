@@ -11,6 +11,8 @@
 #include "kaon/gluon/data/vision.h"
 #include "kaon/ops/array/file_io.h"
 
+namespace mnist_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::gluon::data;
@@ -203,3 +205,5 @@ TEST_CASE("idx: truncated and damaged files throw IoError or give a tensor, noth
     }
   }
 }
+
+}  // namespace mnist_test

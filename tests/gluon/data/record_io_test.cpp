@@ -11,6 +11,8 @@
 #include "kaon/ops/image_file/image_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace record_io_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using namespace kaon::recordio;
@@ -328,3 +330,5 @@ TEST_CASE("recordio: damaged files throw IoError or give records, nothing else")
     }
   }
 }
+
+}  // namespace record_io_test

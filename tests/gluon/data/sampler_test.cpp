@@ -7,6 +7,8 @@
 
 #include "kaon/gluon/data/data_loader.h"
 
+namespace sampler_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 
@@ -155,3 +157,5 @@ TEST_CASE("batch sampler: a loader pads each bucket to its own length") {
   for (const Shape& s : expected) CHECK((s[0] == 4 && s[1] % 2 == 0));
   CHECK(shapes(3) == expected);
 }
+
+}  // namespace sampler_test

@@ -6,6 +6,8 @@
 #include "kaon/gluon/data/text.h"
 #include "kaon/tests/support/files.h"
 
+namespace text_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using namespace kaon::test;
@@ -144,3 +146,5 @@ TEST_CASE("wikitext: folders, batches, and files that are not whole", "[gluon]")
     }
   }
 }
+
+}  // namespace text_test

@@ -12,6 +12,8 @@
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace transforms_test {
+
 using namespace kaon;
 using namespace kaon::gluon::data;
 using namespace kaon::gluon::data::vision::transforms;
@@ -260,3 +262,5 @@ TEST_CASE("transforms: messages say what, expected and got") {
         "[RandomContrast] expected an image of 1 or 3 channels, got shape (3, 4, 2)");
   CHECK(message([] { RandomApply(ToTensor(), 1.5); }) == "[RandomApply] p: expected 0 to 1, got 1.5");
 }
+
+}  // namespace transforms_test

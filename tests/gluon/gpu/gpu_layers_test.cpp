@@ -8,6 +8,8 @@
 #include "kaon/kaon.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_layers_test {
+
 namespace nn = kaon::gluon::nn;
 using namespace kaon;
 using namespace kaon::engine;
@@ -124,3 +126,5 @@ TEST_CASE("gpu: NaN goes through a layer and the relu in it", "[gluon][cuda]") {
     }
   }
 }
+
+}  // namespace gpu_layers_test

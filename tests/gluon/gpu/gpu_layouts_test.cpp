@@ -7,6 +7,8 @@
 #include "kaon/kaon.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_layouts_test {
+
 namespace nn = kaon::gluon::nn;
 namespace vision = kaon::gluon::model_zoo::vision;
 using namespace kaon;
@@ -120,3 +122,5 @@ TEST_CASE("gpu: only what tensor cores take is channels last", "[gluon][cuda]") 
   CHECK(is_last(DType::float16));
   CHECK(is_last(DType::bfloat16));
 }
+
+}  // namespace gpu_layouts_test

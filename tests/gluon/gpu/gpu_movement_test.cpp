@@ -3,6 +3,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_movement_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -39,3 +41,5 @@ TEST_CASE("gpu movement: gradients of an embedding add up in the same order ever
   CHECK(first == gradient(cpu()));
   for (int time = 0; time < 3; ++time) CHECK(first == gradient(gpu(0)));
 }
+
+}  // namespace gpu_movement_test

@@ -6,6 +6,8 @@
 #include "kaon/kaon.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_recurrent_test {
+
 using namespace kaon;
 namespace rnn = kaon::gluon::rnn;
 
@@ -75,3 +77,5 @@ TEST_CASE("gpu: cells in a loop; hybridized, loops are for the CPU", "[gluon][cu
   const NDArray x = nd.ones({4, 3, 5}).as_in_context(gpu(0)), lengths = nd.array({4, 1, 2}).as_in_context(gpu(0));
   REQUIRE_THROWS_WITH(net(x, lengths), Catch::Contains("no kernel for GPUs"));
 }
+
+}  // namespace gpu_recurrent_test

@@ -14,6 +14,8 @@
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_rows_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 
@@ -253,3 +255,5 @@ TEST_CASE("users row 7: a GPU that fails says so at every wait, with what was la
   check(message([] { nd.waitall(); }));
   CHECK((host + 1).asvector<float>() == std::vector<float>(16, 2));
 }
+
+}  // namespace gpu_rows_test

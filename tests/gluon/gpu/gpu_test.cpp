@@ -5,6 +5,8 @@
 #include "kaon/kaon.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_test {
+
 namespace nn = kaon::gluon::nn;
 using namespace kaon;
 using namespace kaon::engine;
@@ -160,3 +162,5 @@ TEST_CASE("gpu: a net trains there as on the CPU, imperative and hybridized", "[
     for (size_t i = 0; i < want.size(); ++i) CHECK(got[i] == Approx(want[i]).epsilon(1e-3));
   }
 }
+
+}  // namespace gpu_test

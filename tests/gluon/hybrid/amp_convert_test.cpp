@@ -7,6 +7,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace amp_convert_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -168,3 +170,5 @@ TEST_CASE("amp: what cannot be converted is said", "[gluon]") {
   refuses({.excluded_sym_names = {"no_such_node"}}, "no node 'no_such_node'");
   CHECK_NOTHROW(amp::convert_symbol(sym.var("x")));  // all names in the lists are operators
 }
+
+}  // namespace amp_convert_test

@@ -2,6 +2,8 @@
 #include "kaon/graph/control_flow.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace composite_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -38,3 +40,5 @@ TEST_CASE("composite: inside a loop, hybridized and exported, as imperatively, g
   });
   CHECK(second.shape() == Shape(2, 3, 3, 7));
 }
+
+}  // namespace composite_test

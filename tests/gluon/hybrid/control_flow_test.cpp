@@ -6,6 +6,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace control_flow_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -167,3 +169,5 @@ TEST_CASE("control flow: a SymbolBlock around a program with a loop learns too",
   expected.backward();
   require_close(weight.grad(), values(own.grad()));
 }
+
+}  // namespace control_flow_test

@@ -8,6 +8,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace hybrid_block_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -548,3 +550,5 @@ TEST_CASE("users row 32: reductions of gathers and slices over n = 1 to 64, unde
     CHECK(check(by_shape, exact) > 64);
   }
 }
+
+}  // namespace hybrid_block_test

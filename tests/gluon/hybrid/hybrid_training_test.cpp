@@ -6,6 +6,8 @@
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace hybrid_training_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -290,3 +292,5 @@ TEST_CASE("users row 22: grad_req add over several backwards, hybridized", "[glu
     require_close(gradient(GradReq::add, k), values(once * k), 1e-6);
   }
 }
+
+}  // namespace hybrid_training_test

@@ -3,6 +3,8 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/tests/gluon/support.h"
 
+namespace list_arguments_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -82,3 +84,5 @@ TEST_CASE("lists: a list of one array is no array", "[gluon][traces]") {
   }
   CHECK(net.plan_stats().misses == 2);
 }
+
+}  // namespace list_arguments_test

@@ -8,6 +8,8 @@
 #include "kaon/gluon/training_step.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace mirror_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -160,3 +162,5 @@ TEST_CASE("mirror: gradients of gradients", "[gluon]") {
   }
   CHECK(results[0] == results[1]);
 }
+
+}  // namespace mirror_test

@@ -4,6 +4,8 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/ops/op_def.h"
 
+namespace operator_call_test {
+
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
 
@@ -59,3 +61,5 @@ TEST_CASE("call: a custom operator with two inputs, imperative and hybridized", 
   const Symbol program = net(sym.var("a"), sym.var("b"));
   CHECK(program.list_arguments() == std::vector<std::string>{"a", "b"});
 }
+
+}  // namespace operator_call_test

@@ -4,6 +4,8 @@
 #include "kaon/graph/plan_report.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace plan_policy_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -86,3 +88,5 @@ TEST_CASE("plan policy: one line for each plan and for each trace that is made a
   CHECK_THAT(lines[0], Contains("new plan: first call"));
   CHECK_THAT(lines[1], Contains("traced again: data dim 0: 4 -> 3"));
 }
+
+}  // namespace plan_policy_test

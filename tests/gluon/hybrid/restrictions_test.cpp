@@ -3,6 +3,8 @@
 #include "kaon/gluon/block.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace restrictions_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -172,3 +174,5 @@ TEST_CASE("restriction kept: a value of another array read in a trace is refused
   Program shapes([](auto, auto x) { return x * double(x.shape()[0]); });
   CHECK_THROWS_WITH(shapes(sym.var("data")), Contains("the shape of data is not known"));
 }
+
+}  // namespace restrictions_test

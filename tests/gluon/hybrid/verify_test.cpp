@@ -10,6 +10,8 @@
 #include "kaon/gluon/training_step.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace verify_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -191,3 +193,5 @@ TEST_CASE("verify: several threads, two shapes, one net", "[gluon]") {
   for (std::thread& t : callers) t.join();
   CHECK(same == std::vector<int>(4, 15));
 }
+
+}  // namespace verify_test

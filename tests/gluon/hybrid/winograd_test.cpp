@@ -6,6 +6,8 @@
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/kaon.h"
 
+namespace winograd_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using Catch::Matchers::Contains;
@@ -51,3 +53,5 @@ TEST_CASE("winograd and autotune: a net refuses them together with exact", "[glu
   CHECK_THROWS_WITH(net.hybridize({.exact = true, .autotune = true}),
                     Contains("[hybridize] autotune and exact exclude each other"));
 }
+
+}  // namespace winograd_test

@@ -3,6 +3,8 @@
 #include "kaon/gluon/nn/transformer.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace decoder_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -234,3 +236,5 @@ TEST_CASE("transformer: the decoder's cache in other dtypes, of nothing, and wha
   CHECK_THROWS_WITH(cell.begin_cache(nd.zeros({4, 6}), 3), Contains("(batch, length, units)") && Contains("(4, 6)"));
   CHECK_THROWS_AS(cell(nd.zeros({2, 1, 6}), cell.begin_cache(nd.zeros({1, 4, 6}), 3), nd.array({0})), ShapeError);
 }
+
+}  // namespace decoder_test

@@ -7,6 +7,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace detection_models_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace vision = kaon::gluon::model_zoo::vision;
@@ -95,3 +97,5 @@ TEST_CASE("unet: shapes, both modes, gradients of all parameters", "[gluon]") {
   CHECK_THROWS_AS(net(numbers({1, 1, 6, 8})), ShapeError);
   CHECK_THROWS_WITH(vision::UNet({.depth = -1}), Contains("[UNet]"));
 }
+
+}  // namespace detection_models_test

@@ -4,6 +4,8 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/tests/gluon/support.h"
 
+namespace image_layers_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -167,3 +169,5 @@ TEST_CASE("nn: what layers of images cannot do", "[gluon]") {
   side.initialize();
   CHECK_THROWS_AS(side(nd.zeros({2, 3, 4})), ShapeError);
 }
+
+}  // namespace image_layers_test

@@ -11,6 +11,8 @@
 #include "kaon/ops/kernels/onednn.h"
 #include "kaon/tests/support/files.h"
 
+namespace implementation_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -113,3 +115,5 @@ TEST_CASE("implementations: no reference one over the models, forwards and backw
   }
   CHECK(uses.size() >= 4);  // the models have come by here at all
 }
+
+}  // namespace implementation_test

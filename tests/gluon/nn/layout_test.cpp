@@ -7,6 +7,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace layout_test {
+
 using namespace kaon;
 using namespace kaon::gluon;
 using namespace kaon::test;
@@ -164,3 +166,5 @@ TEST_CASE("nn: layout is part of an exported model", "[gluon]") {
   rows(nd.ones({1, 5, 2}));
   CHECK_THROWS_WITH(rows.export_model((folder / "rows").string()), Contains("Convolution"));
 }
+
+}  // namespace layout_test

@@ -13,6 +13,8 @@
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
 
+namespace model_zoo_models_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -270,3 +272,5 @@ TEST_CASE("models: MXNet reads our parameters and we read its files", "[gluon][m
     CHECK(same_bits(again(x), net(x)));
   }
 }
+
+}  // namespace model_zoo_models_test

@@ -13,6 +13,8 @@
 #include "kaon/tests/gluon/nn/model_zoo_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace model_zoo_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -291,3 +293,5 @@ TEST_CASE("model zoo: what there is not is refused by name", "[gluon]") {
   deferred.initialize();
   CHECK(deferred(nd.ones({1, 3, 4, 5})).shape() == Shape(1, 8, 2, 3));
 }
+
+}  // namespace model_zoo_test

@@ -2,6 +2,8 @@
 
 #include "kaon/tests/gluon/support.h"
 
+namespace nn_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace nn = kaon::gluon::nn;
@@ -210,3 +212,5 @@ TEST_CASE("nn: Flatten", "[gluon]") {
   CHECK(flatten(nd.zeros({3, 6})).shape() == Shape(3, 6));
   CHECK(flatten(nd.zeros({3})).shape() == Shape(3, 1));
 }
+
+}  // namespace nn_test

@@ -6,6 +6,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace sequential_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -213,3 +215,5 @@ TEST_CASE("sequential: another number of arrays than a block takes is refused", 
     CHECK(forked(std::vector<NDArray>{x}).size() == 2);
   }
 }
+
+}  // namespace sequential_test

@@ -9,6 +9,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace text_models_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace text = kaon::gluon::model_zoo::text;
@@ -202,3 +204,5 @@ TEST_CASE("gpt: float16 and float64, saved and loaded", "[gluon]") {
     require_close(same.astype(DType::float64), values(scores), 1e-2, 1e-2);
   }
 }
+
+}  // namespace text_models_test

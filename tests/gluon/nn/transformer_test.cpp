@@ -6,6 +6,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace transformer_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -401,3 +403,5 @@ TEST_CASE("transformer: without dropout of its weights attention is one operator
     require_close(back.forward({x, lengths})[0], values(net(x, lengths)), bound, bound);
   }
 }
+
+}  // namespace transformer_test

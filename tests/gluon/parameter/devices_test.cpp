@@ -4,6 +4,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace devices_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -122,3 +124,5 @@ TEST_CASE("devices: files have the mean over the devices", "[gluon]") {
     if (name == "aux:norm_running_mean") CHECK(values(array) == std::vector<double>(3, 2));
   }
 }
+
+}  // namespace devices_test

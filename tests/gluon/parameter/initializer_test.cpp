@@ -7,6 +7,8 @@
 
 #include "kaon/ops/functions.h"
 
+namespace initializer_test {
+
 using namespace kaon;
 
 namespace {
@@ -149,3 +151,5 @@ TEST_CASE("initializer: texts are read back", "[gluon]") {
   CHECK_THROWS_WITH(init::Initializer::parse(R"(["uniform", {"width": 1}])"), Contains("unknown argument width"));
   CHECK_THROWS_WITH(init::Initializer::parse("[1]"), Contains("expected a name"));
 }
+
+}  // namespace initializer_test

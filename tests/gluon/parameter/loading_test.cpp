@@ -7,6 +7,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace loading_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace nn = kaon::gluon::nn;
@@ -54,3 +56,5 @@ TEST_CASE("load_parameters: hybridized calls of other threads see all old or all
     engine.wait_all();
   }
 }
+
+}  // namespace loading_test

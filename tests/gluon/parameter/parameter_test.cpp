@@ -5,6 +5,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace parameter_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -184,3 +186,5 @@ TEST_CASE("parameter: what get() returns outlives the dictionary", "[gluon]") {
   CHECK(p == net.weight);
   CHECK(p.data().shape() == Shape(2, 3));
 }
+
+}  // namespace parameter_test

@@ -5,6 +5,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace sharing_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -159,3 +161,5 @@ TEST_CASE("constants: values that initialize() gives, without a gradient", "[glu
   net.initialize(init::One(), Device(), true);
   CHECK(net.scale.data().dtype() == DType::float64);
 }
+
+}  // namespace sharing_test

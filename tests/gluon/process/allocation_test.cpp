@@ -13,6 +13,8 @@
 #include "kaon/graph/control_flow.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace allocation_test {
+
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 namespace {
@@ -214,3 +216,5 @@ TEST_CASE("hybrid: forwards and training steps of loops and branches allocate no
 }
 
 #endif
+
+}  // namespace allocation_test

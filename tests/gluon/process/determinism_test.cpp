@@ -5,6 +5,8 @@
 #include "kaon/gluon/trainer.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace determinism_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -71,3 +73,5 @@ TEST_CASE("users row 58: 100 training steps give one hash with 0, 1, 2, 7 and 16
     CHECK(trained(Run::planned, threads) == planned);
   }
 }
+
+}  // namespace determinism_test

@@ -10,6 +10,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace engine_end_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -197,3 +199,5 @@ TEST_CASE("device: a net on cpu(1) is trained and saved as one on cpu(0)", "[glu
   }
   for (const auto& r : results) require_close(r, results.front());
 }
+
+}  // namespace engine_end_test

@@ -19,6 +19,8 @@
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace exit_test {
+
 // Sanitizers look for leaks where a process ends, and threads and forks mean something else to them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
@@ -188,3 +190,5 @@ TEST_CASE("exit: 1,000 ends of each kind of thread with calls of nets pending", 
 }
 
 #endif
+
+}  // namespace exit_test

@@ -13,6 +13,8 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace fork_test {
+
 // Sanitizers look for leaks where a process ends, and threads and forks mean something else to them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
@@ -164,3 +166,5 @@ TEST_CASE("fork: what was not finished says so in the child, and does not wait",
 }
 
 #endif
+
+}  // namespace fork_test

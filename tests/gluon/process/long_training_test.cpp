@@ -20,6 +20,8 @@
 #include "kaon/ops/op_def.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace long_training_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -438,3 +440,5 @@ TEST_CASE("training through failures: an update that gets no memory changes noth
     CHECK(learner.values() != before);
   }
 }
+
+}  // namespace long_training_test

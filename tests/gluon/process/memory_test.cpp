@@ -4,6 +4,8 @@
 #include "kaon/gluon/model_zoo/resnet.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace memory_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -244,3 +246,5 @@ TEST_CASE("memory: whichever allocation of a call fails, nothing is kept for goo
     }
   }
 }
+
+}  // namespace memory_test

@@ -7,6 +7,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace recurrent_cell_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace rnn = kaon::gluon::rnn;
@@ -371,3 +373,5 @@ TEST_CASE("recurrent cells: other dtypes", "[gluon]") {
     }
   }
 }
+
+}  // namespace recurrent_cell_test

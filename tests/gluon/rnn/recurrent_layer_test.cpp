@@ -8,6 +8,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace recurrent_layer_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace rnn = kaon::gluon::rnn;
@@ -232,3 +234,5 @@ TEST_CASE("recurrent layers: a language model learns by TrainingStep", "[gluon]"
   for (int i = 0; i < 60; ++i) step(x, y);
   CHECK(step(x, y).mean().asscalar<float>() < 0.1 * before);
 }
+
+}  // namespace recurrent_layer_test

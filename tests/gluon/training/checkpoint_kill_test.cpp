@@ -21,6 +21,8 @@
 
 extern char** environ;
 
+namespace checkpoint_kill_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace nn = kaon::gluon::nn;
@@ -140,3 +142,5 @@ TEST_CASE("checkpoint: the process that is killed", "[.checkpoint_child]") {
 
 TEST_CASE("checkpoint: training goes on after kills at any moment", "[gluon]") { check_kills(4); }
 TEST_CASE("checkpoint: training goes on after fifty kills at any moment", "[gluon][slow]") { check_kills(50); }
+
+}  // namespace checkpoint_kill_test

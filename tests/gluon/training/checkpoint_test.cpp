@@ -11,6 +11,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace checkpoint_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -197,3 +199,5 @@ TEST_CASE("checkpoint: a changed byte is found by its checksum", "[gluon]") {
   nd_file::save(folder / "old", old);
   CHECK_THROWS_WITH(gluon::load_checkpoint(folder / "old", run.net, run.trainer), Contains("a checksum of each of"));
 }
+
+}  // namespace checkpoint_test

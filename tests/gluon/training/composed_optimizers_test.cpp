@@ -9,6 +9,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace composed_optimizers_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -320,3 +322,5 @@ TEST_CASE("trainer: a rate of a scheduler that is no rate is refused at the step
     CHECK(trainer.steps() == 1);
   }
 }
+
+}  // namespace composed_optimizers_test

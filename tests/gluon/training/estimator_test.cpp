@@ -12,6 +12,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace estimator_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -228,3 +230,5 @@ TEST_CASE("estimator: what is wrong is said, and training can go on", "[gluon]")
                           {.batch_size = 2});
   CHECK_THROWS_WITH(sync_wait(estimator.fit(broken, {.epochs = 2})), Contains("no 0"));
 }
+
+}  // namespace estimator_test

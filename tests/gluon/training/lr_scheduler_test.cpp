@@ -8,6 +8,8 @@
 
 #include "kaon/engine/error.h"
 
+namespace lr_scheduler_test {
+
 using namespace kaon;
 using namespace kaon::lr_scheduler;
 
@@ -100,3 +102,5 @@ TEST_CASE("lr scheduler: ReduceLROnPlateau as PyTorch 2.15's") {
   CHECK_THROWS_AS(ReduceLROnPlateau({.patience = -1}), ValueError);
   CHECK_THROWS_AS(ReduceLROnPlateau({.threshold = nan}), ValueError);
 }
+
+}  // namespace lr_scheduler_test

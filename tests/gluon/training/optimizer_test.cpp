@@ -4,6 +4,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace optimizer_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using gluon::Parameter;
@@ -260,3 +262,5 @@ TEST_CASE("optimizer: settings of each rule out of range", "[gluon]") {
   CHECK_THROWS_AS(o::LBSGD({.batch_scale = 0}), ValueError);
   CHECK_THROWS_AS(o::LAMB({.lower_bound = -1}), ValueError);
 }
+
+}  // namespace optimizer_test

@@ -10,6 +10,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace scaled_steps_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -256,3 +258,5 @@ TEST_CASE("amp: a step without a scaled loss leaves the gradients of several dev
   CHECK_THROWS_WITH(trainer.step(1), Contains("none was since the last step"));
   for (Device d : two) CHECK(values(p.grad(d)) == std::vector<double>{3, 3});
 }
+
+}  // namespace scaled_steps_test

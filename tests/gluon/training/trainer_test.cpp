@@ -13,6 +13,8 @@
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
+namespace trainer_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using gluon::Parameter;
@@ -351,3 +353,5 @@ TEST_CASE("trainer: a small net learns, hybridized as well", "[gluon]") {
     CHECK(last < 0.2);
   }
 }
+
+}  // namespace trainer_test

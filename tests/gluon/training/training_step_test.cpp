@@ -6,6 +6,8 @@
 #include "kaon/graph/plan_report.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
+namespace training_step_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -417,3 +419,5 @@ TEST_CASE("training step: one list of all inputs, of any length", "[gluon]") {
   CHECK_THROWS_WITH(three(x, x), Contains("3 inputs, got 2"));
   require_close(three(x, nd.zeros_like(x), x), once);
 }
+
+}  // namespace training_step_test

@@ -7,6 +7,8 @@
 #include "kaon/tests/graph/control_flow_support.h"
 #include "kaon/tests/support/files.h"
 
+namespace control_flow_file_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -251,3 +253,5 @@ TEST_CASE("control flow files: any damage gives an IoError or a symbol", "[symbo
     }
   }
 }
+
+}  // namespace control_flow_file_test

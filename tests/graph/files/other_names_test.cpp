@@ -8,6 +8,8 @@
 #include "kaon/ops/operator/registry.h"
 #include "kaon/ops/operator/usual_name.h"
 
+namespace other_names_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using Catch::Matchers::Contains;
@@ -87,3 +89,5 @@ TEST_CASE("other names: those that broadcast do, those of elementwise operators 
                       Contains("inputs must have one shape, got (2, 3) and (1, 3)"));
   }
 }
+
+}  // namespace other_names_test

@@ -11,6 +11,8 @@
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
 
+namespace symbol_json_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -412,3 +414,5 @@ TEST_CASE("symbol json: names under which MXNet does not broadcast want equal sh
     CHECK_THAT(s.tojson(), Contains(fmt::format("\"op\": \"{}\"", name)));
   }
 }
+
+}  // namespace symbol_json_test

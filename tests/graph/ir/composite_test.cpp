@@ -2,6 +2,8 @@
 #include "kaon/graph/ir/graph.h"
 #include "kaon/tests/graph/support.h"
 
+namespace composite_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -51,3 +53,5 @@ TEST_CASE("composite: errors and operations bear the operator's name and the lin
                        Contains(fmt::format("[UpSampling], pushed at composite_test.cpp:{}", __LINE__ - 4)));
   CHECK_NOTHROW(nd.waitall());
 }
+
+}  // namespace composite_test

@@ -5,6 +5,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace gradient_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -96,3 +98,5 @@ TEST_CASE("gradient: none flows through integers, planned or not") {
     CHECK(floats(x.grad()) == std::vector<float>{0.5, 2});
   }
 }
+
+}  // namespace gradient_test

@@ -2,6 +2,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace graph_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -50,3 +52,5 @@ TEST_CASE("graph: str shows every node; validate finds references forwards") {
   g.outputs[0].output = 3;
   CHECK_THROWS_WITH(g.validate(), Contains("an output refers to"));
 }
+
+}  // namespace graph_test

@@ -8,6 +8,8 @@
 #include "kaon/graph/plan/parallel_regions.h"
 #include "kaon/tests/graph/support.h"
 
+namespace memory_picture_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -196,3 +198,5 @@ TEST_CASE("memory picture: a plan without memory, and one without nodes") {
 TEST_CASE("memory picture: xml text has no special and no control characters") {
   CHECK(xml_text("a<b>&\"'\x01\n") == "a&lt;b&gt;&amp;&quot;&apos;");
 }
+
+}  // namespace memory_picture_test

@@ -4,6 +4,8 @@
 
 #include "kaon/tests/graph/support.h"
 
+namespace memory_plan_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -137,3 +139,5 @@ TEST_CASE("memory plan: zero-size values take no memory") {
   CHECK(plan.arena_bytes == 0);
   plan.check(g);
 }
+
+}  // namespace memory_plan_test

@@ -10,6 +10,8 @@
 #include "kaon/ops/nn/conv/conv.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace autotune_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -315,3 +317,5 @@ TEST_CASE("autotune: refused together with exact", "[graph]") {
   CHECK_THROWS_WITH(CachedGraph(net_symbol(), data_names(8), {.exact = true, .autotune = true}, "net"),
                     Contains("autotune and exact exclude each other"));
 }
+
+}  // namespace autotune_test

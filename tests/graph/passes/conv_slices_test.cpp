@@ -1,6 +1,8 @@
 // A small batch of large images is cut by output channels: the same values, whatever is fused and however memory lies.
 #include "kaon/tests/graph/support.h"
 
+namespace conv_slices_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -88,3 +90,5 @@ TEST_CASE("convolution in slices: planned with all that is fused equals imperati
     }
   }
 }
+
+}  // namespace conv_slices_test

@@ -5,6 +5,8 @@
 
 #include "kaon/graph/passes/min_sum_elimination.h"
 
+namespace min_sum_elimination_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -113,3 +115,5 @@ TEST_CASE("cheapest choice: what makes no difference stays, and what would need 
   const std::vector<uint8_t> chosen = min_sum_elimination(c.num_choices, c.tables, zeros(c));
   CHECK(cost_of(chosen, c.num_choices, c.tables) < cost_of(zeros(c), c.num_choices, c.tables));
 }
+
+}  // namespace min_sum_elimination_test

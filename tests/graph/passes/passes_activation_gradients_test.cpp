@@ -1,6 +1,8 @@
 // Gradients of activations that go before those of the max pooling behind them.
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace passes_activation_gradients_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -81,3 +83,5 @@ TEST_CASE("pool_activation_gradients: a plan that is not exact has it", "[graph]
     CHECK((graph.report()->dump().find("--- pool_activation_gradients: 4") != std::string::npos) != exact);
   }
 }
+
+}  // namespace passes_activation_gradients_test

@@ -1,6 +1,8 @@
 // Constant folding.
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace passes_constants_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -119,3 +121,5 @@ TEST_CASE("fold_constants: plans that are exact fold too and keep every bit") {
   const Graph& g = graph.plan()->graph();
   CHECK(count(g, "sin") + count(g, "cos") + count(g, "exp") == 0);
 }
+
+}  // namespace passes_constants_test

@@ -3,6 +3,8 @@
 #include "kaon/ops/kernels/epilogue.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace passes_layers_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -477,3 +479,5 @@ TEST_CASE("layers: a residual block with BatchNorm in both branches, planned, in
   const auto bits = train([&] { return call(exact, p.values)[0]; });
   for (size_t i = 0; i < want.size(); ++i) CHECK(same_bits(bits[i], want[i]));
 }
+
+}  // namespace passes_layers_test

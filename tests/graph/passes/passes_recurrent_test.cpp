@@ -1,6 +1,8 @@
 // Parameters of recurrent layers that are put together and taken apart again.
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace passes_recurrent_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -51,3 +53,5 @@ TEST_CASE("separate_rnn_parameters: parts that are no reshaped arrays become vie
   CHECK(count(now, "_rnn_parameters") + count(now, "Concat") == 0);
   CHECK(count(now, "_reshape_to") == 2);
 }
+
+}  // namespace passes_recurrent_test

@@ -2,6 +2,8 @@
 #include "kaon/graph/memory/memory_plan.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace passes_rematerialize_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -109,3 +111,5 @@ TEST_CASE("rematerialize: 300 random programs: the same bits, never more memory"
   }
   CHECK(with_bytes < without_bytes);
 }
+
+}  // namespace passes_rematerialize_test

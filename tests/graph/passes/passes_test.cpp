@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+namespace passes_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 using namespace kaon::test;
@@ -341,3 +343,5 @@ TEST_CASE("passes: dump of a plan names the kernels that ran and counts the reor
   const IntrusivePtr<ExecutionPlan> unused(new ExecutionPlan(traced_once, {}));
   CHECK_THAT(PlanReport(unused).dump(), Contains("(Convolution): not run yet\n"));
 }
+
+}  // namespace passes_test

@@ -1,6 +1,8 @@
 // Transposes folded into matrix products.
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace passes_transposes_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -114,3 +116,5 @@ TEST_CASE("fold_transposes: attention has no transpose left, forward or backward
   CHECK(transposes(before) == 2);
   CHECK(transposes(after) == 0);
 }
+
+}  // namespace passes_transposes_test

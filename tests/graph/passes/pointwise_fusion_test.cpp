@@ -12,6 +12,8 @@
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/graph/support.h"
 
+namespace pointwise_fusion_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -367,3 +369,5 @@ TEST_CASE("pointwise fusion: images keep their layout") {
   REQUIRE(fused != g.nodes.end());
   CHECK(fused->layouts[0] == Layout::channels_last);
 }
+
+}  // namespace pointwise_fusion_test

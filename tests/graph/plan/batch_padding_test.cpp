@@ -8,6 +8,8 @@
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/tests/graph/support.h"
 
+namespace batch_padding_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -310,3 +312,5 @@ TEST_CASE("users row 30: one line for each plan that is made, to whoever asks") 
   for (int n : {4, 4, 5, 4, 5}) call(graph, {numbers({n, 3})});
   CHECK(lines == std::vector<std::string>{"[net] new plan: first call", "[net] new plan: data dim 0: 4 -> 5"});
 }
+
+}  // namespace batch_padding_test

@@ -9,6 +9,8 @@
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/graph/support.h"
 
+namespace execution_plan_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -448,3 +450,5 @@ TEST_CASE("execution plan: a failure before or behind BatchNorm leaves its stati
     CHECK(statistics() == std::pair(0.0f, 1.0f));  // a plan is one operation: it updates all of this or nothing
   }
 }
+
+}  // namespace execution_plan_test

@@ -2,6 +2,8 @@
 #include "kaon/engine/storage.h"
 #include "kaon/tests/graph/support.h"
 
+namespace packed_weights_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -142,3 +144,5 @@ TEST_CASE("packed weights: no room for them is no fault", "[graph]") {
   }
   Storage::cpu().set_limit(0);
 }
+
+}  // namespace packed_weights_test

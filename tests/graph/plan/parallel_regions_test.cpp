@@ -13,6 +13,8 @@
 #include "kaon/ops/op_def.h"
 #include "kaon/tests/graph/support.h"
 
+namespace parallel_regions_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -300,3 +302,5 @@ TEST_CASE("parallel regions: the nodes of all groups are in the trace") {
   CHECK(names.count("softmax") == 1);
   CHECK(names.count("log_softmax") == 1);
 }
+
+}  // namespace parallel_regions_test

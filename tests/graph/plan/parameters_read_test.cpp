@@ -5,6 +5,8 @@
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/tests/graph/support.h"
 
+namespace parameters_read_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -148,3 +150,5 @@ TEST_CASE("parameters: threads call while others write: every result is of one m
   CHECK(after == 200);
   CHECK(wrong == 0);
 }
+
+}  // namespace parameters_read_test

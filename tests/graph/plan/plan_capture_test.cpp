@@ -12,6 +12,8 @@
 #include "kaon/tests/graph/support.h"
 #include "kaon/tests/support/skip.h"
 
+namespace plan_capture_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -218,3 +220,5 @@ TEST_CASE("plan capture: what cannot be captured is left to the caller, and the 
   const NDArray x = there(numbers({3, 4}));
   CHECK(floats(x + x) == floats(numbers({3, 4}) * 2));
 }
+
+}  // namespace plan_capture_test

@@ -21,6 +21,8 @@
 #include "kaon/engine/storage.h"
 #include "kaon/tests/graph/support.h"
 
+namespace shared_plans_test {
+
 using namespace kaon;
 using namespace kaon::test;
 namespace fs = std::filesystem;
@@ -304,3 +306,5 @@ TEST_CASE("users row 35: OMP_NUM_THREADS changes neither results nor threads") {
   const std::string plain = output_with("env -u OMP_NUM_THREADS");
   for (const char* n : {"1", "2", "7", "64"}) CHECK(output_with(fmt::format("OMP_NUM_THREADS={}", n)) == plain);
 }
+
+}  // namespace shared_plans_test

@@ -13,6 +13,8 @@
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace verify_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -453,3 +455,5 @@ TEST_CASE("verify: programs are compared operator by operator") {
   CHECK_THAT(difference(sym.as("scaled")._mul_scalar(sym.relu(sym.var("x")), {.scalar = 2})),
              Contains("shifted (broadcast_add) is gone"));
 }
+
+}  // namespace verify_test

@@ -5,6 +5,8 @@
 #include "kaon/ops/nn/conv/kernels/conv_winograd.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 
+namespace winograd_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::test;
@@ -229,3 +231,5 @@ TEST_CASE("winograd: refused together with exact, and direct where it does not f
     CHECK_THAT(graph->report()->implementations(), !Contains("wino"));
   }
 }
+
+}  // namespace winograd_test

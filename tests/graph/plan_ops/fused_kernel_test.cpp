@@ -21,6 +21,8 @@
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
 
+namespace fused_kernel_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -431,3 +433,5 @@ TEST_CASE("fused kernel: code is kept for other processes; a broken file is made
   std::ofstream(folder / "file") << "not a folder";
   CHECK(run_in((folder / "file").string()) == 0);
 }
+
+}  // namespace fused_kernel_test

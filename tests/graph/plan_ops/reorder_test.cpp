@@ -6,6 +6,8 @@
 
 #include "kaon/ops/kernels/image_layout.h"
 
+namespace reorder_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -34,3 +36,5 @@ TEST_CASE("reorder: the copy that devices run is the conversion of the CPU", "[g
     }
   }
 }
+
+}  // namespace reorder_test

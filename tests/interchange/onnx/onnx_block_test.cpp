@@ -8,6 +8,8 @@
 #include "kaon/interchange/onnx.h"
 #include "kaon/kaon.h"
 
+namespace onnx_block_test {
+
 using namespace kaon;
 namespace fs = std::filesystem;
 namespace nn = kaon::gluon::nn;
@@ -185,3 +187,5 @@ TEST_CASE("onnx block: what is not written is named") {
       Catch::Contains("opset 3 is not written"));
   CHECK_FALSE(fs::exists(folder.path / "g.onnx"));
 }
+
+}  // namespace onnx_block_test

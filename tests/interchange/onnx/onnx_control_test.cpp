@@ -9,6 +9,8 @@
 #include "kaon/kaon.h"
 #include "kaon/tests/support/files.h"
 
+namespace onnx_control_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -127,3 +129,5 @@ TEST_CASE("onnx control flow: a branch that cannot run does not matter until it 
   CHECK(run(true, false) == 1);
   CHECK(run(false, true) == -1);
 }
+
+}  // namespace onnx_control_test

@@ -11,6 +11,8 @@
 #include "kaon/interchange/onnx/format/model.h"
 #include "kaon/kaon.h"
 
+namespace onnx_files_test {
+
 using namespace kaon;
 using namespace kaon::onnx::format;
 namespace fs = std::filesystem;
@@ -230,3 +232,5 @@ TEST_CASE("onnx files: what the graph lacks is named when it runs") {
   onnx::Block missing = onnx::load(folder.write("missing.onnx", write_model(m)));
   CHECK_THROWS_WITH(missing(nd.ones({1, 3})), Catch::Contains("'nothing' is made by no node"));
 }
+
+}  // namespace onnx_files_test

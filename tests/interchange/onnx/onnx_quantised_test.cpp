@@ -12,6 +12,8 @@
 #include "kaon/ops/quant/kernels/integer_layers.h"
 #include "kaon/tests/support/files.h"
 
+namespace onnx_quantised_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -106,3 +108,5 @@ TEST_CASE("onnx quantised: layers of whole numbers round to even, move by the ze
   const std::vector<NDArray> images{x.reshape({2, 3, 1, 1}), w.reshape({3, 3, 1, 1}), bias, scale};
   CHECK(run_layer(conv, images).asvector<int32_t>() == std::vector<int32_t>{7, -6, 762, 766, -765, 97155});
 }
+
+}  // namespace onnx_quantised_test

@@ -7,6 +7,8 @@
 #include "kaon/engine/task.h"
 #include "kaon/ops/functions.h"
 
+namespace array_values_test {
+
 using namespace kaon;
 using Catch::Matchers::Contains;
 
@@ -69,3 +71,5 @@ TEST_CASE("array: C arrays by name, constant and not") {
   CHECK(nd.array(constant, {2, 1}).shape() == Shape(2, 1));
   CHECK(nd.array(rows, {.dtype = DType::int64}).asvector<int64_t>() == std::vector<int64_t>{1, 2, 3, 4, 5, 6});
 }
+
+}  // namespace array_values_test

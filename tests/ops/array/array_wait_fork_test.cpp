@@ -12,6 +12,8 @@
 #include "kaon/asio.h"
 #include "kaon/ops/functions.h"
 
+namespace array_wait_fork_test {
+
 using namespace kaon;
 namespace asio = boost::asio;
 
@@ -42,3 +44,5 @@ TEST_CASE("async_wait: a handler is not kept by a wait that could not begin", "[
   engine.wait_all();
   CHECK(status == 0);
 }
+
+}  // namespace array_wait_fork_test

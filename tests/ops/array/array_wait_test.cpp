@@ -25,6 +25,8 @@
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
 
+namespace array_wait_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 namespace asio = boost::asio;
@@ -578,3 +580,5 @@ TEST_CASE("users row 48: what a cancelled request has queued never runs, and its
   }
   CHECK(Storage::cpu().stats().live == base);
 }
+
+}  // namespace array_wait_test

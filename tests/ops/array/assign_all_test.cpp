@@ -7,6 +7,8 @@
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
 
+namespace assign_all_test {
+
 using namespace kaon;
 using Catch::Contains;
 
@@ -99,3 +101,5 @@ TEST_CASE("assign_all: a failed value fails all, and the next one heals them", "
     CHECK(b.asvector<double>() == std::vector<double>{1, 1});
   }
 }
+
+}  // namespace assign_all_test

@@ -10,6 +10,8 @@
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
 
+namespace ndarray_file_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -293,3 +295,5 @@ TEST_CASE("damaged files give an IoError or arrays", "[ndarray_file]") {
   CHECK(refused > 1000);
   CHECK(read > 1000);
 }
+
+}  // namespace ndarray_file_test

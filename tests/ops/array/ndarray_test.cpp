@@ -10,6 +10,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/random_state.h"
 
+namespace ndarray_test {
+
 using namespace kaon;
 
 namespace {
@@ -436,3 +438,5 @@ TEST_CASE("creation: an integer that a double cannot hold is refused, not rounde
   CHECK(nd.full({1}, int64_t(0)).asscalar<int64_t>() == 0);
   CHECK(nd.arange(size_t(0)).size() == 0);
 }
+
+}  // namespace ndarray_test

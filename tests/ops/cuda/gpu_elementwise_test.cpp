@@ -14,6 +14,8 @@
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_elementwise_test {
+
 using namespace kaon;
 using namespace kaon::engine;
 
@@ -374,3 +376,5 @@ TEST_CASE("gpu all_finite: the last element of many", "[ops][cuda]") {
     CHECK(nd.multi_all_finite(arrays).asscalar<float>() == (bad == 1.0 ? 1.0f : 0.0f));
   }
 }
+
+}  // namespace gpu_elementwise_test

@@ -7,6 +7,8 @@
 #include "kaon/ops/operator/registry.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_kernels_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 
@@ -25,3 +27,5 @@ TEST_CASE("every operator has a CUDA kernel", "[ops][cuda]") {
   unknown.traits.name = "no_such_operator";
   CHECK_THROWS_WITH(gpu_kernel(unknown), Catch::Contains("no_such_operator") && Catch::Contains("as_in_context"));
 }
+
+}  // namespace gpu_kernels_test

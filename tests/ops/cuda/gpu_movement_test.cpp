@@ -5,7 +5,7 @@
 
 #include "kaon/tests/support/check_gpu.h"
 
-namespace kaon::test {
+namespace kaon::test::gpu_movement_test {
 namespace {
 
 const Reference none{};
@@ -195,4 +195,4 @@ TEST_CASE("gpu pooling: NaN and infinities, and how a change reaches a maximum",
   check_gpu(rows, all_floats, 1e-5);
 }
 
-}  // namespace kaon::test
+}  // namespace kaon::test::gpu_movement_test

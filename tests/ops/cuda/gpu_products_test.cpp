@@ -6,6 +6,8 @@
 #include "kaon/kaon.h"
 #include "kaon/tests/support/skip.h"
 
+namespace gpu_products_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::engine;
@@ -209,3 +211,5 @@ TEST_CASE("gpu: float32 products take TF32 when they may, and not before", "[ops
   CHECK(product() == 64 * fine);
   CHECK(filtered() == 64 * fine);
 }
+
+}  // namespace gpu_products_test

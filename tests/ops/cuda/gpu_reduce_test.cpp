@@ -6,7 +6,7 @@
 
 #include "kaon/tests/support/check_gpu.h"
 
-namespace kaon::test {
+namespace kaon::test::gpu_reduce_test {
 namespace {
 
 const Reference none{};
@@ -218,4 +218,4 @@ TEST_CASE("gpu normalisations: few and many channels, rows of every length", "[c
   check_gpu(norms, wide_floats, 1e-3);
 }
 
-}  // namespace kaon::test
+}  // namespace kaon::test::gpu_reduce_test

@@ -10,6 +10,8 @@
 #include "kaon/ops/movement/kernels/pad_axis.h"
 #include "kaon/ops/nn/pooling/kernels/pooling_window.h"
 
+namespace launch_geometry_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::cuda;
@@ -128,3 +130,5 @@ TEST_CASE("launch geometry: a padded axis names the copies of each element", "[c
     }
   }
 }
+
+}  // namespace launch_geometry_test

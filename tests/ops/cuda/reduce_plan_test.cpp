@@ -6,6 +6,8 @@
 
 #include "kaon/ops/reduce/kernels/reduce_plan.h"
 
+namespace reduce_plan_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::cuda;
@@ -55,3 +57,5 @@ TEST_CASE("reduce plan: a team's threads are its lanes, and parts cover the elem
     }
   }
 }
+
+}  // namespace reduce_plan_test

@@ -10,6 +10,8 @@
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/support/files.h"
 
+namespace image_file_test {
+
 #ifdef KAON_IMAGES
 
 using namespace kaon;
@@ -192,3 +194,5 @@ TEST_CASE("copyMakeBorder: its gradient is that of the pixels that are shown") {
 }
 
 #endif
+
+}  // namespace image_file_test

@@ -10,6 +10,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/targets.h"
 
+namespace float32_functions_test {
+
 using namespace kaon;
 
 namespace {
@@ -153,3 +155,5 @@ TEST_CASE("float32 functions: a number that repeats along a row gives the bits o
     CHECK(bits(y) == bits(x - spread));
   });
 }
+
+}  // namespace float32_functions_test

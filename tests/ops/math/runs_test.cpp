@@ -13,6 +13,8 @@
 #include "kaon/ops/math/runs.h"
 #include "kaon/tests/support/targets.h"
 
+namespace runs_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 
@@ -145,3 +147,5 @@ TEST_CASE("conversions: float32 to bytes and back in vectors as one by one") {
   });
   CHECK(targets > 0);
 }
+
+}  // namespace runs_test

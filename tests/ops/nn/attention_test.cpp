@@ -9,6 +9,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/random_state.h"
 
+namespace attention_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -316,3 +318,5 @@ TEST_CASE("attention: rotary positions leave products of pairs as far apart as t
   const Doubles turned = nd.rotary_embedding(nd.cast(far, DType::float64)).asvector<double>();
   CHECK(turned[2 * 4999] == Approx(std::cos(4999) - std::sin(4999)).epsilon(1e-11));
 }
+
+}  // namespace attention_test

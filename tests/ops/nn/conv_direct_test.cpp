@@ -8,6 +8,8 @@
 
 #include "kaon/tests/support/targets.h"
 
+namespace conv_direct_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 
@@ -163,3 +165,5 @@ TEST_CASE("direct convolution: three axes and groups are left to others", "[nn]"
   g.groups = 1, g.axes = 3;
   CHECK_FALSE(direct_fits(g));
 }
+
+}  // namespace conv_direct_test

@@ -5,6 +5,8 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/functions.h"
 
+namespace detection_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 
@@ -161,3 +163,5 @@ TEST_CASE("box_nms: rows of class -1 are background unless another class is, as 
   op.background_id = -2;
   CHECK(nd.box_nms(x, op)(range(), 0).asvector<float>() == std::vector<float>{-1, 0, -1});
 }
+
+}  // namespace detection_test

@@ -7,6 +7,8 @@
 
 #include "kaon/ops/functions.h"
 
+namespace pooling_test {
+
 using namespace kaon;
 
 namespace {
@@ -81,3 +83,5 @@ TEST_CASE("pooling: tiles of 2 x 2, and windows as large as the image or as wide
     }
   }
 }
+
+}  // namespace pooling_test

@@ -15,6 +15,8 @@
 #include "kaon/ops/nn/rnn/kernels/step_loop.h"
 #include "kaon/ops/random_state.h"
 
+namespace rnn_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using Catch::Matchers::Contains;
@@ -256,3 +258,5 @@ TEST_CASE("rnn: a second derivative is refused, not wrong") {
                   }),
                   StateError);
 }
+
+}  // namespace rnn_test

@@ -4,6 +4,8 @@
 
 #include "kaon/ops/functions.h"
 
+namespace softmax_test {
+
 using namespace kaon;
 
 TEST_CASE("softmax: each exponential to 4 ulp, or to the smallest number of float32") {
@@ -46,3 +48,5 @@ TEST_CASE("softmax: a temperature divides differences, so that large numbers do 
     CHECK(logs[large > 0 ? 0 : 1] == 0);
   }
 }
+
+}  // namespace softmax_test

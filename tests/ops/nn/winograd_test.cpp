@@ -8,6 +8,8 @@
 
 #include "kaon/tests/support/targets.h"
 
+namespace winograd_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 
@@ -139,3 +141,5 @@ TEST_CASE("winograd: NaN reaches the results that read it, and relu keeps it", "
     }
   }
 }
+
+}  // namespace winograd_test

@@ -10,6 +10,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/random_state.h"
 
+namespace distributions_test {
+
 using namespace kaon;
 
 namespace {
@@ -288,3 +290,5 @@ TEST_CASE("random: a state that was kept gives the numbers that came next", "[op
   CHECK(random::get_state().seed == 11);
   CHECK(random::get_state().offset == state.offset);
 }
+
+}  // namespace distributions_test

@@ -6,6 +6,8 @@
 
 #include "kaon/ops/functions.h"
 
+namespace random_uniform_test {
+
 using namespace kaon;
 
 namespace {
@@ -47,3 +49,5 @@ TEST_CASE("uniform: 16-bit floats are rounded, so that sums of them are those of
     }
   }
 }
+
+}  // namespace random_uniform_test

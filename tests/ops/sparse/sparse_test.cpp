@@ -21,6 +21,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/files.h"
 
+namespace sparse_test {
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -415,3 +417,5 @@ TEST_CASE("sparse arrays: set_checks looks at the contents", "[sparse]") {
   CHECK_THROWS_AS(sparse::dot(CSRNDArray(nd.ones({1}), at, ends, Shape(1, 3)), nd.ones({3, 1})).wait_to_read(),
                   IndexError);
 }
+
+}  // namespace sparse_test

@@ -15,6 +15,8 @@
 #include "kaon/tests/support/row_run.h"
 #include "kaon/tests/support/skip.h"
 
+namespace every_operator_test {
+
 using namespace kaon;
 using namespace kaon::graph;
 using namespace kaon::test;
@@ -490,3 +492,5 @@ TEST_CASE("users row 59: fused chains have special values come out as single ope
   }
   CHECK(names.size() > 50);
 }
+
+}  // namespace every_operator_test

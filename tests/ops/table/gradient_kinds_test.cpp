@@ -5,6 +5,8 @@
 #include "kaon/ops/operator/registry.h"
 #include "kaon/tests/ops/table/op_table.h"
 
+namespace gradient_kinds_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::test;
@@ -189,3 +191,5 @@ TEST_CASE("gradient kinds: each operator has a gradient, a derivative that is ze
   CHECK(minus(without, refused) == NameSet{});
   CHECK(minus(refused, without) == NameSet{});
 }
+
+}  // namespace gradient_kinds_test

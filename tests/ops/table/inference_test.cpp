@@ -10,6 +10,8 @@
 #include "kaon/tests/ops/table/op_table.h"
 #include "kaon/tests/support/row_run.h"
 
+namespace inference_test {
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -205,3 +207,5 @@ TEST_CASE("dtypes that are inferred without shapes are those of infer, on every 
     }
   }
 }
+
+}  // namespace inference_test

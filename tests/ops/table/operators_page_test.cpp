@@ -12,6 +12,8 @@
 #include "kaon/ops/operator/registry.h"
 #include "kaon/tests/ops/table/op_table.h"
 
+namespace operators_page_test {
+
 using namespace kaon;
 using namespace kaon::ops;
 using namespace kaon::test;
@@ -222,3 +224,5 @@ TEST_CASE("operators page") {
   const bool is_current = text.str() == expected;
   CHECK(is_current);
 }
+
+}  // namespace operators_page_test

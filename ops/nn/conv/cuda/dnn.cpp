@@ -76,8 +76,8 @@ void check(cudnnStatus_t status, const char* what) {
 bool is_unsupported(cudnnStatus_t status) { return CUDNN_STATUS_CATEGORY(int(status)) == CUDNN_STATUS_NOT_SUPPORTED; }
 
 // A handle is for one thread at a time. Lives as long as the process.
-struct Handle {
-  Handle() { check(dnn().create(&value), "cudnnCreate"); }
+struct DnnHandle {
+  DnnHandle() { check(dnn().create(&value), "cudnnCreate"); }
   const int device = current_device();
   std::mutex mutex;
   cudnnHandle_t value = nullptr;  // under mutex
@@ -280,9 +280,9 @@ Key key_of(int device, const Request& r) {
 }
 
 // cuDNN at work for one operator: holds the device's handle, on the operator's stream.
-class Call {
+class DnnCall {
  public:
-  Call(KernelContext& c, ConvDirection direction, const ConvSetup& setup) : handle_(of_device(current_device())) {
+  DnnCall(KernelContext& c, ConvDirection direction, const ConvSetup& setup) : handle_(of_device(current_device())) {
     static auto* cache = new BoundedCache<ConvPlan>;
     // a setting, alone
     const bool tf32 = setup.dtype == DType::float32 && tf32_allowed.load(std::memory_order_relaxed);
@@ -300,11 +300,11 @@ class Call {
   void* workspace() const { return workspace_; }
 
  private:
-  static Handle& of_device(int device) {
-    static auto* handles = new PerDevice<Handle>;
+  static DnnHandle& of_device(int device) {
+    static auto* handles = new PerDevice<DnnHandle>;
     return handles->of(device);
   }
-  Handle& handle_;
+  DnnHandle& handle_;
   std::unique_lock<std::mutex> lock_;
   std::shared_ptr<const ConvPlan> plan_;
   void* workspace_ = nullptr;
@@ -318,7 +318,7 @@ void zero(KernelContext& c, void* to, int64_t n, DType t) {
 }
 
 // y = act(x * w + z + bias) in one kernel. False: cuDNN does not have that, and nothing was launched.
-bool run_fused(const Call& call, DType t, const void* x, const void* w, void* y, const Epilogue<void>& e) {
+bool run_fused(const DnnCall& call, DType t, const void* x, const void* w, void* y, const Epilogue<void>& e) {
   const ConvPlan& p = call.plan();
   const bool relu = e.activation == FusedActivation::relu;
   if (e.scale || !e.shift || (!relu && e.activation != FusedActivation::none)) return false;
@@ -416,7 +416,7 @@ void conv_forward(KernelContext& c, const ConvSetup& setup, const void* x, const
   } else {
     w = weights_for(c, setup, w, e);
     if (is_product(setup, ConvDirection::forward)) return product_forward(c, setup, x, w, y, e);
-    const Call call(c, ConvDirection::forward, setup);
+    const DnnCall call(c, ConvDirection::forward, setup);
     if (run_fused(call, t, x, w, y, e)) return;
     apart();
     const ConvPlan& p = call.plan();
@@ -444,7 +444,7 @@ void conv_backward_data(KernelContext& c, const ConvSetup& setup, const void* dy
   }
   Epilogue<void> none;
   w = weights_for(c, setup, w, none);
-  const Call call(c, ConvDirection::backward_data, setup);
+  const DnnCall call(c, ConvDirection::backward_data, setup);
   const ConvPlan& p = call.plan();
   check(dnn().backward_data(call.handle(), factor(t, true), p.w.get(), w, p.y.get(), dy, p.conv.get(),
                             cudnnConvolutionBwdDataAlgo_t(p.algorithm), call.workspace(), p.workspace, factor(t, false),
@@ -467,7 +467,7 @@ void conv_backward_weight(KernelContext& c, const ConvSetup& setup, const void* 
   const ConvWeights weights(g, t, setup.layout);
   void* const found = weights.rearranged ? library_workspace(c, size_t(weights.size()) * size_of(t)) : dw;
   {
-    const Call call(c, ConvDirection::backward_weight, setup);
+    const DnnCall call(c, ConvDirection::backward_weight, setup);
     const ConvPlan& p = call.plan();
     check(dnn().backward_filter(call.handle(), factor(t, true), p.x.get(), x, p.y.get(), dy, p.conv.get(),
                                 cudnnConvolutionBwdFilterAlgo_t(p.algorithm), call.workspace(), p.workspace,
