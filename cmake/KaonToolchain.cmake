@@ -1,4 +1,4 @@
-# Warnings, sanitizers, and the faster tools where the machine has them (ccache, mold or lld).
+# Warnings, sanitizers, and the faster tools where the machine has them (ccache; with clang mold or lld).
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   message(FATAL_ERROR "Kaon needs g++ 12 or later, this is ${CMAKE_CXX_COMPILER_VERSION}")
@@ -54,7 +54,9 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${KAON_CCACHE})
   endif()
 
-  if(NOT "${CMAKE_EXE_LINKER_FLAGS}" MATCHES "-fuse-ld")
+  # Not with g++: it writes unwind entries of no length for empty cold parts, and lld keeps one entry an address. Where
+  # that is the empty one, an exception that passes there ends the program.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT "${CMAKE_EXE_LINKER_FLAGS}" MATCHES "-fuse-ld")
     find_program(KAON_LINKER NAMES mold ld.lld)
     if(KAON_LINKER)
       cmake_path(GET KAON_LINKER FILENAME linker)
