@@ -8,7 +8,8 @@ set(KAON_LAYERS "")  # highest first: the order in which static libraries are li
 
 # kaon_per_target_sources(source...): those that Highway compiles once for each instruction set include themselves, so a
 # unity build leaves them alone. Under sanitizers clang's optimizer takes minutes over some; convolutions are optimised
-# all the same: their tests would run for minutes.
+# all the same: their tests would run for minutes. Of the others only the addresses are checked, which is what may go wrong
+# in them.
 function(kaon_per_target_sources)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} per_target REGEX "hwy/foreach_target.h")
@@ -17,7 +18,11 @@ function(kaon_per_target_sources)
     endif()
     set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     if(KAON_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT source MATCHES "/nn/conv/")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
+      set(options -O0 -fno-sanitize=undefined)
+      if("address" IN_LIST KAON_SANITIZE)
+        list(APPEND options -fsanitize-address-use-after-return=never)
+      endif()
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${options}" SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()
 endfunction()

@@ -52,8 +52,13 @@ IntrusivePtr<Buffer> Buffer::over(void* data, size_t bytes, Device device, Engin
   return buffer;
 }
 
+ProgramCall::ProgramCall() noexcept : is_inside_(t_running && !std::exchange(t_running->calls_program, true)) {}
+ProgramCall::~ProgramCall() {
+  if (is_inside_) t_running->calls_program = false;
+}
+
 void Buffer::check_declared() const {
-  if (!t_running || t_running->engine != engine->impl() || !t_running->op->counted) return;
+  if (!t_running || t_running->calls_program || t_running->engine != engine->impl() || !t_running->op->counted) return;
   const OpNode& op = *t_running->op;
   if (op.access_to(var)) return;
   throw StateError(fmt::format("[{}] the operation touches an array of {} bytes that it has not declared;{}",

@@ -138,4 +138,17 @@ struct Buffer : RefCounted<Buffer> {
   void free_data() noexcept;
 };
 
+// While it lives, the operation that this thread runs calls the program, which may touch any array after waiting for it:
+// debug builds accept arrays that the operation has not declared.
+class ProgramCall {
+ public:
+  ProgramCall() noexcept;
+  ~ProgramCall();
+  ProgramCall(const ProgramCall&) = delete;
+  ProgramCall& operator=(const ProgramCall&) = delete;
+
+ private:
+  bool is_inside_;
+};
+
 }  // namespace kaon::engine

@@ -15,6 +15,7 @@ struct Running {
   Engine::Impl* engine = nullptr;
   const OpNode* op = nullptr;
   Running* outer = nullptr;
+  bool calls_program = false;  // and what the program touches, it has waited for
 };
 inline thread_local Running* t_running = nullptr;
 

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/error.h"
 
 namespace kaon::mxnet {
@@ -159,6 +160,7 @@ void run_cpu(const Callback<num_states>& op, KernelContext& c) {
   if (c.state && !*c.state) *c.state = std::make_unique<Holder>(op.node);
   const auto states = c.inputs.first(size_t(op.states)), inputs = c.inputs.subspan(size_t(op.states));
   const OwnArrays in(inputs, true), updated(states, true), out(c.outputs, false);
+  const engine::ProgramCall call;
   instance_of(op.node, inputs)
       ->forward({.inputs = in.arrays(), .outputs = out.arrays(), .states = updated.arrays()}, c.training);
   out.give_back();
@@ -175,6 +177,7 @@ void run_cpu(const CallbackGradient& op, KernelContext& c) {
   const OwnArrays heads(c.inputs.first(n_out), true), in(inputs, true),
       out(c.inputs.subspan(n_out + n_in, n_out), true), states(c.inputs.subspan(2 * n_out + n_in), true),
       gradients(c.outputs, false);
+  const engine::ProgramCall call;
   instance_of(op.node, inputs)
       ->backward({.inputs = in.arrays(),
                   .outputs = out.arrays(),

@@ -20,7 +20,7 @@ class Attributes {
   // Default attributes, to be filled through edit() before they are shared.
   explicit Attributes(const OpDef& def) : block_(Block::make(def)) { def.construct(block_->data()); }
 
-  const void* get() const { return block_->data(); }
+  const void* get() const { return block_ ? block_->data() : nullptr; }
   void* edit() { return block_->data(); }
   explicit operator bool() const { return bool(block_); }
 

@@ -13,7 +13,7 @@ namespace {
 
 std::string number(size_t n, int bytes) {
   std::string text;
-  for (int i = 0; i < bytes; ++i) text += char(n >> (8 * i));
+  for (int i = 0; i < bytes; ++i, n >>= 8) text += char(n);
   return text;
 }
 

@@ -45,7 +45,7 @@ std::vector<NDArray> results(const Sizes& s, DType type) {
 }  // namespace
 
 TEST_CASE("convolution gradients by our kernels: they equal those in float64, on any number of threads",
-          "[arithmetic]") {
+          "[arithmetic][unsanitized]") {
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str() << ", " << s.weight().str());
     const std::vector<NDArray> exact = results(s, DType::float64);

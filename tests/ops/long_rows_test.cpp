@@ -58,7 +58,7 @@ TEST_CASE("long rows: running sums and products of lines side by side") {
   }
 }
 
-TEST_CASE("long rows: largest so far and where it is") {
+TEST_CASE("long rows: largest so far and where it is", "[unsanitized]") {
   for (const Shape& shape : {Shape(70001), Shape(40, 1000)}) {
     const NDArray x = numbers(shape);
     const std::vector<NDArray> y = nd.cummax(x, {.axis = shape.ndim() - 1});

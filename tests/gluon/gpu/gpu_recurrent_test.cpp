@@ -21,14 +21,14 @@ struct Net : gluon::HybridBlock<Net> {
     cells.add(rnn::LSTMCell(4), rnn::BidirectionalCell(rnn::GRUCell(3), rnn::RNNCell(2)));
     child("cells", cells);
   }
-  auto hybrid_forward(auto F, auto x, auto lengths) {
+  auto hybrid_forward(auto, auto x, auto lengths) {
     return cells.unroll(4, layer(x, {}, lengths).first, {}, rnn::Layout::TNC, lengths).first;
   }
 };
 
 struct Loop : gluon::HybridBlock<Loop> {
   rnn::RNNCell cell = child("cell", rnn::RNNCell(5));
-  auto hybrid_forward(auto F, auto x, auto lengths) {
+  auto hybrid_forward(auto, auto x, auto lengths) {
     auto first = F.reshape(F.slice_axis(x, 0, 0, 1), {-3, -2});
     return rnn::dynamic_unroll(cell, x, {first}, {}, lengths).first;
   }

@@ -102,7 +102,7 @@ const std::vector<std::string> one_of_each_family{"resnet18_v1",   "resnet18_v2"
 
 }  // namespace
 
-TEST_CASE("models: MXNet's names, shapes and outputs, imperative and hybridized", "[gluon]") {
+TEST_CASE("models: MXNet's names, shapes and outputs, imperative and hybridized", "[gluon][unsanitized]") {
   for (const std::string& name : small_ones) check_against_mxnet(name, true);
 }
 

@@ -57,7 +57,7 @@ uint64_t trained(Run run, int threads) {
 }  // namespace
 
 TEST_CASE("users row 58: 100 training steps give one hash with 0, 1, 2, 7 and 16 threads, imperative and hybridized",
-          "[gluon]") {
+          "[gluon][unsanitized]") {
   const uint64_t expected = trained(Run::imperative, 0);
   for (int threads : {1, 2, 7, 16}) {
     INFO(threads << " threads");

@@ -113,7 +113,7 @@ class Forced : public KernelCosts {
 
 }  // namespace
 
-TEST_CASE("autotune: layouts are the cheapest of all that there are", "[graph]") {
+TEST_CASE("autotune: layouts are the cheapest of all that there are", "[graph][unsanitized]") {
   const std::vector<NDArray> inputs = net_inputs(2);
   const Graph before = traced(net_symbol(), data_names(8), inputs);
   Planted counting(0);
@@ -189,7 +189,7 @@ Graph in_blocks(Graph g) {
 
 }  // namespace
 
-TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[arithmetic]") {
+TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[arithmetic][unsanitized]") {
   size_t ran = 0, with_winograd = 0, with_direct = 0, with_gemm_col2im = 0;
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str());

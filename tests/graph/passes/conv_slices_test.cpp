@@ -47,7 +47,7 @@ TEST_CASE("convolution in slices: equals float64, and the batch has no influence
   }
 }
 
-TEST_CASE("convolution in slices: planned with all that is fused equals imperative", "[arithmetic]") {
+TEST_CASE("convolution in slices: planned with all that is fused equals imperative", "[arithmetic][unsanitized]") {
   for (const Sizes& s : all_sizes) {
     const int64_t filters = s.w[0];
     for (int64_t batch : {1, 2}) {

@@ -86,7 +86,7 @@ TEST_CASE("rematerialize: how far values build on each other is limited") {
   CHECK(plan_memory(passes::rematerialize(before, true, 4)).arena_bytes < plan_memory(before).arena_bytes);
 }
 
-TEST_CASE("rematerialize: 300 random programs: the same bits, never more memory") {
+TEST_CASE("rematerialize: 300 random programs: the same bits, never more memory", "[unsanitized]") {
   size_t with_bytes = 0, without_bytes = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);

@@ -218,7 +218,8 @@ TEST_CASE("pointwise fusion: random programs give the bits of the unfused plan, 
   CHECK(grown < 10);  // where values of several sizes fit together differently
 }
 
-TEST_CASE("pointwise fusion: arrays of many pieces, long rows and arrays beyond the caches", "[arithmetic]") {
+TEST_CASE("pointwise fusion: arrays of many pieces, long rows and arrays beyond the caches",
+          "[arithmetic][unsanitized]") {
   const Shape shapes[] = {{2, 300000}, {3, 5000}, {70001}, {400, 33, 7}, {50, 2048}, {2, 2049}, {1500000}, {2100000}};
   size_t fused = 0;
   for (int threads : {0, 2}) {

@@ -61,7 +61,7 @@ TEST_CASE("runs: copied bytes and no others, however both are aligned") {
   CHECK(targets > 0);
 }
 
-TEST_CASE("runs: reversed and filled elements of each width") {
+TEST_CASE("runs: reversed and filled elements of each width", "[unsanitized]") {
   const int targets = test::for_each_target([&] {
     const Bytes from = random_bytes(kRoom);
     for (size_t width : {1, 2, 4, 8}) {

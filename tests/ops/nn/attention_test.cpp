@@ -204,7 +204,7 @@ TEST_CASE("attention: a mask that is added has no gradient where weights are dro
   CHECK_THROWS_WITH(y.backward(), Catch::Matchers::Contains("has no gradient where dropout is above 0"));
 }
 
-TEST_CASE("attention: memory grows with the length, not with its square") {
+TEST_CASE("attention: memory grows with the length, not with its square", "[unsanitized]") {
   const int64_t n = 4096;  // all scores would be 64 MiB
   const Given g = random_given({1, 1, n, 16}, 1, n, 16);
   NDArray x = g.query;

@@ -96,7 +96,7 @@ TEST_CASE("rnn: steps that are cut into pieces give what doubles give, which are
   }
 }
 
-TEST_CASE("rnn: results and gradients have the same bits for any number of threads") {
+TEST_CASE("rnn: results and gradients have the same bits for any number of threads", "[unsanitized]") {
   for (RnnMode mode : {RnnMode::rnn_tanh, RnnMode::lstm, RnnMode::gru}) {
     for (const auto [batch, hidden, projection] : {Sizes{1, 300, 0}, {1, 300, 270}, {33, 160, 0}, {33, 160, 150}}) {
       if (projection > 0 && mode != RnnMode::lstm) continue;

@@ -112,7 +112,7 @@ void check(const Case& k, int64_t size, int64_t most, Lie lie) {
 
 }  // namespace
 
-TEST_CASE("winograd: the kernels of every target beside sums in double", "[nn]") {
+TEST_CASE("winograd: the kernels of every target beside sums in double", "[nn][unsanitized]") {
   const int targets = test::for_each_target([] {
     for (const Case& k : cases) {
       INFO("channels " << k.in_channels << " to " << k.out_channels << ", " << k.height << " x " << k.width);
