@@ -33,6 +33,7 @@ Engine::~Engine() {
   impl_->backpressure.wait_until_idle();
   impl_->io.join();
   impl_->backpressure.wait_until_idle();
+  impl_->runner.wait_for_completers();
   impl_->workers.join();
   leave_engine(*this);
 }

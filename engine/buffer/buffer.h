@@ -138,8 +138,8 @@ struct Buffer : RefCounted<Buffer> {
   void free_data() noexcept;
 };
 
-// While it lives, the operation that this thread runs calls the program, which may touch any array after waiting for it:
-// debug builds accept arrays that the operation has not declared.
+// While it lives, the operation that this thread runs calls the program, which may touch any array after waiting for
+// it: debug builds accept arrays that the operation has not declared.
 class ProgramCall {
  public:
   ProgramCall() noexcept;

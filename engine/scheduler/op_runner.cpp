@@ -1,5 +1,6 @@
 #include "kaon/engine/scheduler/op_runner.h"
 
+#include <thread>
 #include <utility>
 
 #include "kaon/engine/operation/shared_read_lease.h"
@@ -78,13 +79,35 @@ OpNode* OpRunner::settle(OpNode& op, const IntrusivePtr<const OpError>& error, b
   return finish(op);
 }
 
+// The calls of complete() that this thread is inside of.
+struct OpRunner::Completer {
+  explicit Completer(OpRunner& runner) : runner(runner), outer(std::exchange(innermost, this)) {
+    runner.completers_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Completer() {
+    innermost = outer;
+    runner.completers_.fetch_sub(1, std::memory_order_release);  // after which the engine may end
+  }
+  OpRunner& runner;
+  Completer* const outer;
+  static thread_local Completer* innermost;
+};
+thread_local OpRunner::Completer* OpRunner::Completer::innermost = nullptr;
+
+void OpRunner::wait_for_completers() const noexcept {
+  int own = 0;
+  for (const Completer* c = Completer::innermost; c; c = c->outer) own += &c->runner == this;
+  while (completers_.load(std::memory_order_acquire) > own) std::this_thread::yield();
+}
+
 void OpRunner::complete(OpNode& op, const std::exception_ptr& failure) noexcept {
+  const Completer completer(*this);
   IntrusivePtr<const OpError> error;
   if (failure) {
     error = engine_.failures.record(op, failure, is_dropped(op));
     engine_.counts.fail();
   }
-  ending_later_.fetch_sub(1, std::memory_order_seq_cst);  // before settle(), after which the engine may end
+  ending_later_.fetch_sub(1, std::memory_order_seq_cst);  // before settle(), after which others may count it
   if (OpNode* next = settle(op, error, false, true)) engine_.workers.proceed(*next);
 }
 

@@ -27,6 +27,8 @@ class OpRunner {
   OpNode* execute(OpNode& op) noexcept;  // returns a successor that is ready
   // Ends an operation whose type says ends_later.
   void complete(OpNode& op, const std::exception_ptr& failure) noexcept;
+  // Returns when no other thread is inside complete(): one that has ended the last operation may still look for more.
+  void wait_for_completers() const noexcept;
   // Passes on the accesses of an operation and destroys it; returns a successor that is ready.
   OpNode* finish(OpNode& op) noexcept;
   void grant_all(Dep* list) noexcept;  // hands out the accesses that a completed or removed one has granted
@@ -34,6 +36,7 @@ class OpRunner {
   int ending_later() const noexcept { return ending_later_.load(std::memory_order_seq_cst); }
 
  private:
+  struct Completer;
   // Stores or clears failures in the vars that the operation wrote, then finishes it.
   OpNode* settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates, bool heals) noexcept;
   void granted(OpBase& op, OpNode*& next, uint64_t by) noexcept;  // by: the op whose end granted it; 0: none
@@ -48,6 +51,7 @@ class OpRunner {
 
   Engine::Impl& engine_;
   std::atomic<int> ending_later_{0};
+  std::atomic<int> completers_{0};
 };
 
 }  // namespace kaon::engine

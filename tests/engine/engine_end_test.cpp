@@ -1,5 +1,7 @@
 // Arrays that outlive their engine.
+#include <atomic>
 #include <optional>
+#include <thread>
 
 #include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/operation/shared_read_lease.h"
@@ -27,6 +29,22 @@ struct Array {
   Var& var() const { return buffer->var; }
   Engine& engine() const { return *buffer->engine; }
   ReadyAwaiter<Array> operator co_await() const { return ReadyAwaiter<Array>(*this); }
+};
+
+// Ended by another thread, which takes the operation from `begun`.
+struct Late {
+  Engine* engine;
+  std::atomic<OpNode*>* begun;
+};
+constexpr OpType late_type{
+    .run =
+        [](OpNode& op, RunContext&) {
+          std::atomic<OpNode*>& begun = *OpBody<Late>::get(op).begun;
+          begun = &op;
+          begun.notify_one();
+        },
+    .destroy = OpBody<Late>::destroy,
+    .ends_later = true,
 };
 
 }  // namespace
@@ -130,6 +148,33 @@ TEST_CASE("shared read lease: a writer that its end lets go on runs on the vars'
   engine.wait_all();
   CHECK(elsewhere == 0);
   CHECK(other.stats().completed == 0);
+}
+
+TEST_CASE("engine end: a thread that ends the last operations has left the engine before it is gone", "[engine]") {
+  Watchdog watchdog(60s);
+  for (int threads : {0, 1, 2}) {
+    std::atomic<OpNode*> begun{nullptr};
+    std::atomic<bool> over{false};
+    std::thread completer([&] {
+      while (!over) {
+        begun.wait(nullptr);
+        OpNode* const op = begun.exchange(nullptr);
+        if (!over && op) OpBody<Late>::get(*op).engine->complete(*op, nullptr);
+      }
+    });
+    int ran = 0;
+    for (int i = 0; i < rounds(2000); ++i) {
+      Var a;
+      Engine engine({.threads = threads});
+      engine.push_as(late_type, {write(a)}, Late{&engine, &begun}, {});
+      engine.push({update(a)}, [&](RunContext&) { ++ran; });
+    }
+    CHECK(ran == rounds(2000));
+    over = true;
+    begun = reinterpret_cast<OpNode*>(&ran);  // any: it looks at `over` first
+    begun.notify_one();
+    completer.join();
+  }
 }
 
 }  // namespace engine_end_test

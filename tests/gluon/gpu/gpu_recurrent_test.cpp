@@ -28,7 +28,7 @@ struct Net : gluon::HybridBlock<Net> {
 
 struct Loop : gluon::HybridBlock<Loop> {
   rnn::RNNCell cell = child("cell", rnn::RNNCell(5));
-  auto hybrid_forward(auto, auto x, auto lengths) {
+  auto hybrid_forward(auto F, auto x, auto lengths) {
     auto first = F.reshape(F.slice_axis(x, 0, 0, 1), {-3, -2});
     return rnn::dynamic_unroll(cell, x, {first}, {}, lengths).first;
   }
