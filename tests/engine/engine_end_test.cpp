@@ -166,7 +166,8 @@ TEST_CASE("engine end: a thread that ends the last operations has left the engin
     for (int i = 0; i < rounds(2000); ++i) {
       Var a;
       Engine engine({.threads = threads});
-      engine.push_as(late_type, {write(a)}, Late{&engine, &begun}, {});
+      const Access writes_a[] = {write(a)};
+      engine.push_as(late_type, writes_a, Late{&engine, &begun}, {});
       engine.push({update(a)}, [&](RunContext&) { ++ran; });
     }
     CHECK(ran == rounds(2000));
