@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <algorithm>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
