@@ -8,8 +8,7 @@ set(KAON_LAYERS "")  # highest first: the order in which static libraries are li
 
 # kaon_per_target_sources(source...): those that Highway compiles once for each instruction set include themselves, so a
 # unity build leaves them alone. Under sanitizers clang's optimizer takes minutes over some; convolutions are optimised
-# all the same: their tests would run for minutes. Of the others only the addresses are checked, which is what may go wrong
-# in them.
+# all the same: their tests would run for minutes. The others are compiled without UBSan.
 function(kaon_per_target_sources)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} per_target REGEX "hwy/foreach_target.h")

@@ -27,7 +27,7 @@ class OpRunner {
   OpNode* execute(OpNode& op) noexcept;  // returns a successor that is ready
   // Ends an operation whose type says ends_later.
   void complete(OpNode& op, const std::exception_ptr& failure) noexcept;
-  // Returns when no other thread is inside complete(): one that has ended the last operation may still look for more.
+  // Blocks until no other thread is inside complete(): one that has run the last operation may still look for more.
   void wait_for_completers() const noexcept;
   // Passes on the accesses of an operation and destroys it; returns a successor that is ready.
   OpNode* finish(OpNode& op) noexcept;
