@@ -1,6 +1,7 @@
 // Elementwise operators on a few elements run at their call when nothing is in their way, and are queued otherwise.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <memory>
 #include <thread>
 
 #include "kaon/engine/profiler.h"
@@ -39,14 +40,18 @@ NDArray halve(const NDArray& x, std::source_location site = std::source_location
   return out;
 }
 
-// Blocks until opened.
-struct Gate {
-  std::atomic<bool> open{false};
+// Operations wait until it is opened. They share its state: the last may still run when a test ends.
+class Gate {
+ public:
   void hold(const NDArray& x, AccessMode mode) {
-    x.engine().push({{x.var(), mode}}, [this, kept = x](RunContext&) {
-      while (!open) std::this_thread::yield();
+    x.engine().push({{x.var(), mode}}, [open = open_, kept = x](RunContext&) {
+      while (!*open) std::this_thread::yield();
     });
   }
+  void open() { *open_ = true; }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace
@@ -82,7 +87,7 @@ TEST_CASE("small calls: an input that is being written is waited for", "[async]"
   int runs = t_runs;
   NDArray y = halve(x), z = y + y;
   CHECK(t_runs == runs);
-  gate.open = true;
+  gate.open();
   CHECK(z.asvector<float>() == std::vector<float>{2, 4});
 
   Gate reads;  // readers run side by side
@@ -95,7 +100,7 @@ TEST_CASE("small calls: an input that is being written is waited for", "[async]"
   runs = t_runs;
   NDArray v = halve(x);
   CHECK(t_runs == runs);
-  reads.open = true;
+  reads.open();
   CHECK(v.asvector<float>() == std::vector<float>{2, 3});
 }
 

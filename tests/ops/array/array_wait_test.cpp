@@ -14,6 +14,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -33,31 +34,35 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Keeps an array from being written until it is opened.
+// Keeps arrays from being written until it is opened. The operations share its state: the last of them may still run
+// when a test has seen what it waited for and ends.
 class Gate {
  public:
   // An array that becomes 3 once the gate is open.
   NDArray array() {
     NDArray x = NDArray::empty({2});
     auto node = x.ptr();
-    x.engine().push({write(x.var())}, [this, node](RunContext&) {
-      std::unique_lock lock(mutex_);
-      opened_.wait(lock, [this] { return open_; });
+    x.engine().push({write(x.var())}, [state = state_, node](RunContext&) {
+      std::unique_lock lock(state->mutex);
+      state->opened.wait(lock, [&] { return state->open; });
       float* v = static_cast<float*>(node->data());
       v[0] = v[1] = 3;
     });
     return x;
   }
   void open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    opened_.notify_all();
+    std::lock_guard lock(state_->mutex);
+    state_->open = true;
+    state_->opened.notify_all();
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool open_ = false;
+  struct State {
+    std::mutex mutex;
+    std::condition_variable opened;
+    bool open = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 NDArray failing() { return nd.random_normal({2}, {.scale = -1}); }
