@@ -51,7 +51,7 @@ struct Schedule {
 };
 
 struct EngineOptions {
-  int threads = -1;    // -1: as many as cores; 0: serial, each op runs inside push (the debugging engine)
+  int threads = -1;    // -1: one for each core that the process may use; 0: serial, each op runs inside push, to debug
   int io_threads = 2;  // for loaders, files and timers
   // Operations pushed and not finished. A push outside of operations and Tasks that exceeds it blocks, helping to
   // execute, until a quarter of them has ended.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "kaon/engine/engine.h"
 #include "kaon/ops/functions.h"
@@ -47,7 +46,7 @@ int main(int argc, char** argv) {
   std::string file, params, dtype;
   std::vector<std::string> shapes;
   std::vector<int64_t> batches;
-  std::vector<int> threads{int(std::max(1u, std::thread::hardware_concurrency()))};
+  std::vector<int> threads{Engine::current().stats().threads};
   double seconds = 1;
   app.add_option("file", file, "The net")->required();
   app.add_option("--params", params,
@@ -57,7 +56,7 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", dtype, "Of the inputs; default: what an ONNX model says, else float32");
   app.add_option("--batch", batches, "First dimensions to measure, as 1,8,32; default: those of the shapes")
       ->delimiter(',');
-  app.add_option("--threads", threads, "Numbers of threads to measure, as 1,2; default: as many as cores")
+  app.add_option("--threads", threads, "Numbers of threads to measure, as 1,2; default: the cores that it may run on")
       ->delimiter(',');
   app.add_option("--seconds", seconds, "For each row")->capture_default_str()->check(CLI::PositiveNumber);
   return tools::run_tool(app, argc, argv, [&] {

@@ -1,6 +1,8 @@
-// Ranks: mpirun -n 2 bench_comm. all_reduce of 1 KB to 100 MB beside bare MPI in turns, and the training of a LeNet and
-// an MLP beside the same without communication: samples a second of all ranks, and the share of a step's time that
-// communication takes. Rank 0 prints. An argument runs one part: sizes, training. One engine thread a rank, since the
+// Ranks: mpirun -n 2 bench_comm. all_reduce of 1 KB to 100 MB beside bare MPI in turns, and the training of a LeNet, an
+// MLP and a ResNet-18 beside the same without communication: samples a second of all ranks, and the share of a step's
+// time that communication takes. Rank 0 prints. An argument runs one part: sizes, training (of the two small nets, also
+// with compression, shards and the same bits), resnet, link (a net whose
+// sums take longer than its backward; bench/comm/link runs it over a slow link). One engine thread a rank, since the
 // cores are the ranks'; KAON_BENCH_THREADS gives another number.
 #include <mpi.h>
 
@@ -60,10 +62,11 @@ void measure_sizes() {
   MPI_Comm_free(&bare);
 }
 
-template <class Net>
-void measure_training(const char* name, const Shape& data, const gluon::TrainerOptions& options, const char* how) {
+template <class F>
+std::vector<bench::Result> measure_training(const char* name, F&& make_net, const Shape& data, int steps,
+                                            const gluon::TrainerOptions& options, const char* how) {
   const auto make = [&] {
-    auto net = std::make_shared<Net>();
+    auto net = make_net();
     net->initialize(init::Xavier());
     (*net)(nd.zeros(data));
     return net;
@@ -74,7 +77,6 @@ void measure_training(const char* name, const Shape& data, const gluon::TrainerO
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::TrainingStep step_alone(*alone, loss, without), step_shared(*shared, loss, with);
   const NDArray x = nd.random_uniform(data), y = nd.zeros({data[0]});
-  const int steps = 60;
   const auto rate = [&](gluon::TrainingStep& step) {
     world().barrier().wait_to_read();
     const double s = slowest(time_all([&] {
@@ -88,6 +90,7 @@ void measure_training(const char* name, const Shape& data, const gluon::TrainerO
     fmt::print("# {} {}: communication takes {:.0f} % of a step\n", name, how,
                100 * (1 - results[1].median / results[0].median));
   }
+  return results;
 }
 
 struct Mlp : gluon::HybridBlock<Mlp> {
@@ -98,14 +101,46 @@ struct Mlp : gluon::HybridBlock<Mlp> {
 
 void measure_trainings() {
   const auto all = [](const gluon::TrainerOptions& options, const char* how) {
-    measure_training<LeNet>("lenet_b64", {64, 1, 28, 28}, options, how);
-    measure_training<Mlp>("mlp784_b64", {64, 784}, options, how);
+    measure_training(
+        "lenet_b64", [] { return std::make_shared<LeNet>(); }, Shape{64, 1, 28, 28}, 60, options, how);
+    measure_training(
+        "mlp784_b64", [] { return std::make_shared<Mlp>(); }, Shape{64, 784}, 60, options, how);
   };
   all({.kvstore = "dist_sync"}, "all_reduce");
   all({.kvstore = "dist_sync", .compression_params = {.type = "bfloat16"}}, "bfloat16");
   all({.kvstore = "dist_sync", .compression_params = {.type = "2bit"}}, "2bit");
   all({.kvstore = "dist_sync", .shard_states = true}, "shard_states");
   all({.kvstore = "dist_sync", .deterministic = true, .shards = world().size()}, "deterministic");
+}
+
+// A net of 10 million parameters, whose sums take longer than its backward where the link is slow. KAON_BENCH_LINK: the
+// link's bytes a second in each direction; then also the share of what the slower of the two, computing and sending,
+// allows. An all-reduce of n bytes sends 2 n (ranks - 1) / ranks from each rank.
+void measure_link() {
+  const Shape data{128, 784};
+  const auto make = [] {
+    auto net = std::make_shared<nn::HybridSequential>();
+    for (int i = 0; i < 3; ++i) net->add(nn::Dense(2048, {.activation = "relu"}));
+    net->add(nn::Dense(10));
+    return net;
+  };
+  const auto rates = measure_training("mlp10m_b128", make, data, 6, {.kvstore = "dist_sync"}, "all_reduce");
+  const char* link = std::getenv("KAON_BENCH_LINK");
+  if (!link || world().rank() != 0) return;
+  const double ranks = world().size(), samples = double(data[0]) * ranks;
+  const double parameters = 785 * 2048 + 2 * 2049 * 2048 + 2049 * 10;
+  const double sends = 4 * parameters * 2 * (ranks - 1) / ranks / std::atof(link), computes = samples / rates[0].median;
+  fmt::print(
+      "# mlp10m_b128: a step takes {:.0f} ms, computes {:.0f} ms, sends {:.0f} ms at least: {:.2f} of what the "
+      "slower allows\n",
+      1e3 * samples / rates[1].median, 1e3 * computes, 1e3 * sends,
+      std::max(sends, computes) * rates[1].median / samples);
+}
+
+void measure_resnet() {
+  namespace zoo = gluon::model_zoo::vision;
+  const auto make = [] { return std::make_shared<zoo::ResNetV1>(zoo::resnet18_v1()); };
+  measure_training("resnet18_b8", make, {8, 3, 224, 224}, 4, {.kvstore = "dist_sync"}, "all_reduce");
 }
 
 }  // namespace
@@ -121,4 +156,6 @@ int main(int argc, char** argv) {
   }
   if (part.empty() || part == "sizes") measure_sizes();
   if (part.empty() || part == "training") measure_trainings();
+  if (part.empty() || part == "resnet") measure_resnet();
+  if (part == "link") measure_link();
 }

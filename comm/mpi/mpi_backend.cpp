@@ -278,6 +278,9 @@ class MpiBackend final : public Backend {
     } else {
       // A rank that waits gives its core to the one that computes.
       setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+      // Send in fragments only: OpenMPI's other way over TCP, writes into the receiver's memory, leaves half of a link
+      // idle where both ranks send, as in every sum.
+      setenv("OMPI_MCA_btl_tcp_flags", "1", 0);
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "mpi");
       began_here_ = true;
     }

@@ -1,7 +1,8 @@
 #include "kaon/engine/scheduler/engine_impl.h"
 
 #include <algorithm>
-#include <thread>
+
+#include "kaon/engine/base/cores.h"
 
 namespace kaon {
 
@@ -12,13 +13,13 @@ bool is_by_arrival(const EngineOptions& options) { return options.schedule.kind 
 
 EngineOptions on_this_machine(EngineOptions options) {
   // on a single core a spinning thread takes it from one that has work
-  if (std::thread::hardware_concurrency() < 2) options.spin = {};
+  if (available_cores() < 2) options.spin = {};
   return options;
 }
 
 int num_threads(const EngineOptions& options) {
   if (!is_by_arrival(options)) return 1;  // one slot: the thread that holds it runs operations
-  return options.threads >= 0 ? options.threads : int(std::max(1u, std::thread::hardware_concurrency()));
+  return options.threads >= 0 ? options.threads : available_cores();
 }
 
 }  // namespace

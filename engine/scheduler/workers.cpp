@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <thread>
 
+#include "kaon/engine/base/cores.h"
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
@@ -20,7 +21,7 @@ constexpr int longest_idle_naps = 20;
 Workers::Workers(Engine::Impl& engine, int threads, bool has_pool)
     : slots(threads),
       engine_(engine),
-      cores_(int(std::thread::hardware_concurrency())),
+      cores_(available_cores()),
       calls_(threads),
       pool_(has_pool ? std::make_unique<WorkerThreads>(threads) : nullptr) {}
 
