@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
-#include <algorithm>
 
 #include <algorithm>
 #include <chrono>
@@ -27,7 +26,9 @@ int main(int, char** argv) {
     if (kind == "kill") kill(getpid(), SIGKILL);
     if (kind == "stop") kill(getpid(), SIGSTOP);
     if (kind == "exit") return 0;
+    if (kind == "end") kill(getpid(), SIGSTOP);
   }
+  if (kind == "end") return 0;
   gluon::nn::Dense net(4, {.in_units = 3});
   net.initialize();
   std::optional<gluon::Trainer> trainer;
