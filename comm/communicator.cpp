@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
@@ -211,7 +214,15 @@ void end_process() {
   p.driver->drain();
   const bool is_whole = p.world->end();
   p.driver.reset();
-  if (is_whole) mpi_backend().finalize();
+  if (!is_whole) return;
+  // MPI waits for the other ranks once more. One that dies or stops in this moment must not keep this one.
+  auto done = std::make_shared<std::promise<void>>();
+  const auto end = done->get_future();
+  std::thread([done] {
+    mpi_backend().finalize();
+    done->set_value();
+  }).detach();
+  end.wait_for(p.world->options.timeout);
 }
 }  // namespace
 

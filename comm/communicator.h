@@ -10,13 +10,15 @@
 
 #include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
+#include "kaon/engine/one_event.h"
 #include "kaon/ops/ndarray.h"
 
 namespace KAON_API kaon {
 
 // A collective that cannot end: another rank has died, has given no sign of life, has failed itself, or called another
-// collective. what() names rank and collective.
-class CommError : public Error {
+// collective. what() names rank and collective. It fails all collectives that were under way, which is one event: waits
+// for what several of them were to give throw the first.
+class CommError : public Error, public OneEvent {
  public:
   using Error::Error;
   std::exception_ptr with_context(const std::string& text) const override {

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 #include <typeinfo>
 #include <unordered_set>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/one_event.h"
+#include "kaon/engine/operation/one_event_failures.h"
 
 namespace kaon {
 
@@ -108,16 +111,28 @@ std::string describe(const std::source_location& site) {
 std::string describe_heir(const OpLabel& label) { return "; inherited by " + place_of(label); }
 
 namespace {
-bool is_cancelled(const OpError& error) {
+// The kind of an exception with which one event fails many operations; null for others.
+const std::type_info* kind_of_event(const OpError& error) {
   try {
     std::rethrow_exception(error.exception);
-  } catch (const Cancelled&) {
-    return true;
+  } catch (const Cancelled&) {  // dropped work, however many operations it was
+    return &typeid(Cancelled);
+  } catch (const OneEvent& e) {
+    return &typeid(e);
   } catch (...) {
-    return false;
+    return nullptr;
   }
 }
 }  // namespace
+
+bool are_one_event(std::span<const IntrusivePtr<const OpError>> errors) {
+  if (errors.empty()) return false;
+  const std::type_info* const kind = kind_of_event(*errors.front());
+  return kind && std::all_of(errors.begin() + 1, errors.end(), [&](const auto& e) {
+           const std::type_info* const other = kind_of_event(*e);
+           return other && *other == *kind;
+         });
+}
 
 void throw_op_error(const OpError& error) {
   if (error.roots.empty()) {
@@ -128,9 +143,7 @@ void throw_op_error(const OpError& error) {
   std::exception_ptr failure = error.roots.front()->exception;
   try {
     const std::string heir = describe_heir(error.label);
-    // dropped work is one event, however many operations it was
-    const bool one = error.roots.size() == 1 || std::all_of(error.roots.begin(), error.roots.end(),
-                                                            [](const auto& root) { return is_cancelled(*root); });
+    const bool one = error.roots.size() == 1 || are_one_event(error.roots);
     failure = one ? add_context(failure, heir) : std::make_exception_ptr(AggregateError(error.roots, heir));
   } catch (const std::bad_alloc&) {  // throws the first cause alone
   }

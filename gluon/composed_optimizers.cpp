@@ -130,6 +130,7 @@ class ComposedRule : public Rule {
 class SgldRule final : public ComposedRule {
  public:
   using ComposedRule::ComposedRule;
+  bool draws_random_numbers() const override { return true; }
 
  private:
   int targets() const override { return 1; }

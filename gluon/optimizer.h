@@ -64,6 +64,9 @@ class Rule {
     out[0] = step.lr * rate_factor(step.t);
     out[1] = step.wd;
   }
+  // Whether `update` draws random numbers. Over ranks one rank then updates each weight, as with shard_states: else the
+  // ranks' weights would differ.
+  virtual bool draws_random_numbers() const { return false; }
   // Whether `update` takes a factor of the gradients. Else clip_global_norm multiplies them before, and losses cannot
   // be scaled.
   virtual bool takes_factor() const { return false; }
@@ -447,7 +450,7 @@ struct SGLDOptions {
 // Langevin dynamics: w <- w - lr / 2 (g + wd w) + sqrt(lr) n, with n normally distributed, new for each element and
 // update, from Kaon's random numbers (Welling and Teh 2011). With the gradient of a negative log-posterior and small
 // rates, the weights of many updates are samples of the posterior. A step that amp leaves out adds no noise either.
-// A TrainingStep draws other numbers than a Trainer does from the same seed.
+// A TrainingStep draws other numbers than a Trainer does from the same seed. Over ranks one rank updates each weight.
 class SGLD : public Optimizer {
  public:
   explicit SGLD(const SGLDOptions& options = {});

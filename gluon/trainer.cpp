@@ -77,9 +77,16 @@ Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& op
                     options.kvstore));
   }
   if (store_->num_workers() > 1 || asks_for_ranks) {
+    const bool draws = optimizer.rule().draws_random_numbers();
     const detail::BucketOptions buckets{.compression = options.compression_params,
                                         .shards = options.deterministic ? options.shards : 0,
-                                        .gives_owners = options.shard_states};
+                                        .gives_owners = options.shard_states || draws};
+    if (options.deterministic && draws) {
+      throw ValueError(
+          fmt::format("[Trainer] deterministic: {} draws random numbers on the rank that updates a weight, which are "
+                      "others for another number of ranks",
+                      optimizer.name().empty() ? "the optimizer" : optimizer.name()));
+    }
     if (options.deterministic && options.shards < 1) {
       throw ValueError(fmt::format("[Trainer] shards must be a power of two, got {}", options.shards));
     }

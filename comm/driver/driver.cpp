@@ -87,9 +87,14 @@ void World::begin_watch(Group& group) {
 }
 
 void World::add(const std::shared_ptr<Driver>& driver) {
-  std::lock_guard lock(mutex_);
-  std::erase_if(drivers_, [](const auto& d) { return d.expired(); });
-  drivers_.push_back(driver);
+  std::string failure;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(drivers_, [](const auto& d) { return d.expired(); });
+    drivers_.push_back(driver);
+    failure = failure_;
+  }
+  if (!failure.empty()) driver->fail(failure);  // since it was made
 }
 std::vector<std::shared_ptr<Driver>> World::drivers() {
   std::lock_guard lock(mutex_);
@@ -116,8 +121,7 @@ void World::fail(const std::string& text) {
 }
 bool World::end() {
   if (!watch_) return true;
-  if (failure().empty()) watch_->say_goodbye();
-  const bool is_whole = failure().empty();
+  const bool is_whole = failure().empty() && watch_->say_goodbye();
   if (!is_whole) watch_.reset();
   return is_whole;
 }

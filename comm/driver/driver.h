@@ -28,7 +28,7 @@ class World {
   void add(const std::shared_ptr<Driver>& driver);
   std::string failure() const;  // empty while all is well
   void report(const std::string& failure);
-  // Ends the watch. True when all ranks came to their end.
+  // Ends the watch. Blocks until all ranks have come to their end, which gives true, or one has failed.
   bool end();
 
  private:

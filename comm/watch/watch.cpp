@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <boost/asio.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <deque>
@@ -138,6 +140,7 @@ struct Watch::Impl {
     std::string card = fmt::format("{} {}", host_name(), acceptor.local_endpoint().port());
     for (const std::string& a : addresses()) card += " " + a;
     const std::vector<std::string> cards = group.exchange(card);
+    const auto until = Clock::now() + std::max<Clock::duration>(timeout, std::chrono::seconds(10));
     const std::set<int> near = neighbours_of(rank, size);
     // The lower rank of a pair calls the higher one.
     for (const int r : near) {
@@ -151,17 +154,32 @@ struct Watch::Impl {
     for (size_t missing = size_t(std::count_if(near.begin(), near.end(), [&](int r) { return r < rank; }));
          missing > 0;) {
       tcp::socket socket(io);
-      acceptor.accept(socket);
-      int32_t theirs = -1;
       boost::system::error_code error;
-      asio::read(socket, asio::buffer(&theirs, sizeof theirs), error);
-      if (error || theirs >= rank || near.count(theirs) == 0 || neighbours.count(theirs) != 0) continue;  // not a rank
+      if (!await_input(acceptor.native_handle(), until)) {
+        throw CommError(fmt::format("[mpi] {} ranks have not called rank {} for signs of life", missing, rank));
+      }
+      acceptor.accept(socket, error);
+      int32_t theirs = -1;
+      if (!error && await_input(socket.native_handle(), until)) {
+        asio::read(socket, asio::buffer(&theirs, sizeof theirs), error);
+      }
+      if (error || theirs < 0 || theirs >= rank || near.count(theirs) == 0 || neighbours.count(theirs) != 0)
+        continue;  // not a rank
       auto n = std::make_unique<Neighbour>(theirs, io);
       n->socket = std::move(socket);
       neighbours.emplace(theirs, std::move(n));
       --missing;
     }
     for (auto& [r, n] : neighbours) n->socket.set_option(tcp::no_delay(true));
+  }
+
+  static bool await_input(int socket, Clock::time_point until) {
+    for (;;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      pollfd waiting{.fd = socket, .events = POLLIN, .revents = 0};
+      const int n = ::poll(&waiting, 1, int(std::max<int64_t>(left, 0)));
+      if (n >= 0 || errno != EINTR) return n > 0;
+    }
   }
 
   // To one of the addresses on the card.
@@ -201,8 +219,9 @@ struct Watch::Impl {
     n.is_open = false;
     boost::system::error_code ignored;
     n.socket.close(ignored);
-    if (is_ending || gone.count(n.rank)) return;
-    fail(fmt::format("rank {} has died", n.rank));
+    if (is_ending || all_are_gone()) return;
+    // A rank that has said goodbye stays until all have.
+    fail(fmt::format("rank {} has {}", n.rank, gone.count(n.rank) ? "ended its program" : "died"));
   }
 
   void take(Neighbour& n) {
@@ -216,17 +235,29 @@ struct Watch::Impl {
         return;
       case MessageKind::failure: fail(n.body); return;
       case MessageKind::goodbye: {
-        const int who = std::atoi(n.body.c_str());
-        if (gone.insert(who).second) tell(MessageKind::goodbye, n.body);
+        leave(std::atoi(n.body.c_str()));
         return;
       }
     }
+  }
+
+  bool all_are_gone() const { return gone.size() == size_t(size); }
+
+  void leave(int who) {
+    if (!gone.insert(who).second) return;
+    tell(MessageKind::goodbye, std::to_string(who));
+    if (all_are_gone()) answer(true);
+  }
+
+  void answer(bool is_whole) {
+    if (auto* waiting = std::exchange(leaving, nullptr)) waiting->set_value(is_whole);
   }
 
   void fail(const std::string& text) {
     if (std::exchange(has_failed, true)) return;
     tell(MessageKind::failure, text);
     callbacks.failed(text);
+    answer(false);
   }
 
   void tell(MessageKind kind, std::string_view text) {
@@ -257,7 +288,7 @@ struct Watch::Impl {
     if (!has_failed) tell(MessageKind::sign, write_progress(callbacks.progress()));
     for (auto& [r, n] : neighbours) {
       if (slept) n->last_seen = now;
-      if (!n->is_open || gone.count(r) || now - n->last_seen <= timeout) continue;
+      if (!n->is_open || all_are_gone() || now - n->last_seen <= timeout) continue;
       fail(fmt::format("rank {} has given no sign of life for {} ms", r,
                        std::chrono::duration_cast<std::chrono::milliseconds>(now - n->last_seen).count()));
     }
@@ -285,6 +316,7 @@ struct Watch::Impl {
   asio::steady_timer timer{io};
   std::map<int, std::unique_ptr<Neighbour>> neighbours;
   std::set<int> gone;  // have said goodbye
+  std::promise<bool>* leaving = nullptr;
   Clock::time_point last_tick = Clock::now();
   bool has_failed = false, is_ending = false;
   std::thread thread;  // runs everything above
@@ -299,15 +331,15 @@ void Watch::report(const std::string& failure) {
   asio::post(impl_->io, [this, failure] { impl_->fail(failure); });
 }
 
-void Watch::say_goodbye() {
-  if (!impl_->thread.joinable()) return;
-  std::promise<void> said;
+bool Watch::say_goodbye() {
+  if (!impl_->thread.joinable()) return true;
+  std::promise<bool> answer;
   asio::post(impl_->io, [&] {
-    impl_->gone.insert(impl_->rank);
-    impl_->tell(MessageKind::goodbye, std::to_string(impl_->rank));
-    said.set_value();
+    impl_->leaving = &answer;
+    if (impl_->has_failed) return impl_->answer(false);
+    impl_->leave(impl_->rank);
   });
-  said.get_future().wait();
+  return answer.get_future().get();
 }
 
 }  // namespace kaon::comm

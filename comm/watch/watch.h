@@ -38,8 +38,8 @@ class Watch {
 
   // This rank has failed: every rank gets the text.
   void report(const std::string& failure);
-  // No call follows. The other ranks do not take the end of this process for a failure.
-  void say_goodbye();
+  // No call of this rank follows. Blocks until every rank has said so, which gives true, or one has failed.
+  bool say_goodbye();
 
  private:
   struct Impl;

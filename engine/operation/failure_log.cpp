@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/operation/one_event_failures.h"
 #include "kaon/engine/operation/var.h"
 
 namespace kaon::engine {
@@ -170,7 +171,8 @@ std::exception_ptr FailureLog::take_unreported() {
   errors.reserve(count_);
   for (const OpError* e = first_; e; e = e->next) errors.emplace_back(e);
   std::sort(errors.begin(), errors.end(), [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
-  std::exception_ptr all = std::make_exception_ptr(AggregateError(std::move(errors)));
+  std::exception_ptr all =
+      are_one_event(errors) ? errors.front()->exception : std::make_exception_ptr(AggregateError(std::move(errors)));
   for (const OpError* e = first_; e; e = e->next) e->reported.store(true, std::memory_order_relaxed);
   prune();
   return all;

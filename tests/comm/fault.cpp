@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
-#include <algorithm>
 
 #include <algorithm>
 #include <chrono>
@@ -27,7 +26,9 @@ int main(int, char** argv) {
     if (kind == "kill") kill(getpid(), SIGKILL);
     if (kind == "stop") kill(getpid(), SIGSTOP);
     if (kind == "exit") return 0;
+    if (kind == "end") kill(getpid(), SIGSTOP);
   }
+  if (kind == "end") return 0;
   gluon::nn::Dense net(4, {.in_units = 3});
   net.initialize();
   std::optional<gluon::Trainer> trainer;
@@ -42,6 +43,11 @@ int main(int, char** argv) {
       trainer->step(2);
       nd.waitall();
       if (rank == 1) kill(getpid(), SIGKILL);
+    }
+    if (kind == "several") {  // what one death fails is one failure, also of a sum of two of them
+      if (rank == 1) kill(getpid(), SIGKILL);
+      const NDArray a = world.all_reduce(nd.ones({100})), b = world.all_reduce(nd.ones({100}));
+      (a + b).wait_to_read();
     }
     if (kind == "input" && rank == 1) {
       NDArray bad = nd.ones({100});
@@ -60,10 +66,12 @@ int main(int, char** argv) {
       usleep(100000);
       world.all_reduce(nd.ones({100})).wait_to_read();
     }
-  } catch (const std::exception& e) {
+  } catch (const CommError& e) {
     text = e.what();
-    std::replace(text.begin(), text.end(), '\n', ' ');  // run_fault reads lines
+  } catch (const std::exception& e) {
+    text = std::string("no CommError: ") + e.what();
   }
+  std::replace(text.begin(), text.end(), '\n', ' ');  // run_fault reads lines
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   try {
     if (std::filesystem::exists(file)) gluon::load_checkpoint(file, net, *trainer);  // whole, or not there

@@ -21,6 +21,37 @@ TEST_CASE("comm training: every optimizer, in all three modes, as one process wi
   }
 }
 
+TEST_CASE("comm training: SGLD, whose noise is that of one rank, gives all ranks the same weights") {
+  for (const Mode mode : all_modes) {
+    CAPTURE(int(mode));
+    random::seed(uint64_t(20 + rank()));
+    nn::HybridSequential net;
+    net.add(nn::Dense(100, {.use_bias = false, .in_units = 100}));
+    net.initialize(init::Zero());
+    if (mode == Mode::hybridized) net.hybridize();
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGLD({.learning_rate = 0.01}), {.kvstore = "dist_sync"});
+    TrainingStep step([&](auto x) { return net(x).sum(); }, trainer);
+    const NDArray x = nd.zeros({1, 100});
+    for (int i = 0; i < 2; ++i) {
+      if (mode == Mode::training_step) {
+        step(x);
+      } else {
+        autograd::record([&] { return net(x).sum(); }).backward();
+        trainer.step(ranks());
+      }
+    }
+    check_same_on_ranks(net.collect_params());
+    // no gradient: the noise of two steps alone, 0.01 each
+    const double variance = nd.mean(nd.square(net.collect_params()[0].data())).asscalar<double>();
+    CHECK(variance == Approx(0.02).epsilon(0.1));
+  }
+  nn::HybridSequential net = mlp();
+  net.initialize();
+  CHECK_THROWS_WITH(
+      gluon::Trainer(net.collect_params(), optimizer::SGLD(), {.kvstore = "dist_sync", .deterministic = true}),
+      Contains("SGLD draws random numbers"));
+}
+
 TEST_CASE("comm training: clip_global_norm is that of the summed gradients") {
   for (const Mode mode : all_modes)
     check_training(optimizer::SGD({.learning_rate = 0.5}), mode, {.clip_global_norm = 0.1});

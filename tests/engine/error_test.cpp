@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "kaon/engine/one_event.h"
 #include "support.h"
 
 namespace error_test {
@@ -20,6 +21,9 @@ struct UserError {
 };
 struct UserKind : ValueError {
   using ValueError::ValueError;
+};
+struct Lost : Error, OneEvent {
+  using Error::Error;
 };
 
 void push_failing(Engine& engine, Var& v, const char* text, const OpLabel& label = {}) {
@@ -228,6 +232,29 @@ TEST_CASE("users row 4: what inherits a failure shows its cause and its own plac
     CHECK_THROWS_AS(engine.wait(waiting), AggregateError);
     CHECK_THROWS_WITH(engine.wait(waiting), Contains("[dot]") && Contains("while running [waiting]"));
     CHECK_NOTHROW(engine.wait_all());
+  });
+}
+
+TEST_CASE("errors: what one event has failed is thrown as its own kind, however many operations it was", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    Var a, b, both, other, mixed;
+    const auto lose = [&](Var& v, const char* text) {
+      engine.push({write(v)}, [text](RunContext&) { throw Lost(text); });
+    };
+    lose(a, "[a] lost");
+    lose(b, "[b] lost");
+    engine.push({read(a), read(b), write(both)}, [](RunContext&) {}, {.label = {.name = "add"}});
+    CHECK_THROWS_AS(engine.wait(both), Lost);
+    CHECK_THROWS_WITH(engine.wait(both), Contains("[a] lost"));
+    CHECK_NOTHROW(engine.wait_all());
+    lose(a, "[a] lost again");
+    lose(b, "[b] lost again");
+    CHECK_THROWS_AS(engine.wait_all(), Lost);
+    CHECK_NOTHROW(engine.wait_all());
+    // beside another failure it is one of several
+    push_failing(engine, other, "[other] fails");
+    engine.push({read(a), read(other), write(mixed)}, [](RunContext&) {});
+    CHECK_THROWS_AS(engine.wait(mixed), AggregateError);
   });
 }
 
