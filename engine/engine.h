@@ -155,7 +155,8 @@ class Engine {
   // the profiler, and on a serial engine. `body` must neither throw nor wait.
   bool run_now(std::span<engine::Var* const> reads, engine::FunctionRef<void(RunContext&)> body) noexcept;
   // Blocks, helping, until nothing is pending, GPUs included. Throws AggregateError of the failures that no wait has
-  // reported yet, DeviceError while a failed GPU is in use, WouldDeadlock inside an operation.
+  // reported yet (their first where all are one event, see error.h), DeviceError while a failed GPU is in use,
+  // WouldDeadlock inside an operation.
   void wait_all();
   engine::IdleAwaiter idle();    // co_await: wait_all for coroutines
   engine::AdmitAwaiter admit();  // co_await: waits for room for more work, first come, first served; throws Cancelled

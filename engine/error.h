@@ -71,7 +71,8 @@ struct OpError : engine::RefCounted<OpError>, engine::Pooled {
 };
 
 // Thrown by waitall() with every failure that no wait has reported yet, in push order, and by a wait for an array whose
-// failure has several causes, unless all of them are Cancelled; `where` says which operator inherited them.
+// failure has several causes, unless all of them are one event, Cancelled or a OneEvent: then the first is thrown.
+// `where` says which operator inherited them.
 class AggregateError : public Error {
  public:
   explicit AggregateError(std::vector<engine::IntrusivePtr<const OpError>> errors, std::string where = {});

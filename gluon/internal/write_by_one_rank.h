@@ -9,9 +9,11 @@
 namespace kaon::gluon::detail {
 
 // Rank 0 calls `write`; without ranks this process does. Returns on each rank when the file is there. Throws on rank 0
-// what `write` throws, on the others IoError then; CommError where a rank is gone, so that none waits for ever.
+// what `write` throws, on the others IoError then; CommError where a rank is gone, so that none waits for ever. A rank
+// that went before leaves the file as it was: what is to be written may be that of an update which did not happen.
 inline void write_by_one_rank(const GradientBuckets* ranks, const std::function<void()>& write) {
   if (!ranks) return write();
+  ranks->ranks().barrier().wait_to_read();
   std::exception_ptr failure;
   if (ranks->ranks().rank() == 0) {
     try {
