@@ -10,7 +10,6 @@
 
 #include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
-#include "kaon/engine/one_event.h"
 #include "kaon/ops/ndarray.h"
 
 namespace KAON_API kaon {

@@ -9,7 +9,6 @@
 #include <unordered_set>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/one_event.h"
 #include "kaon/engine/operation/one_event_failures.h"
 
 namespace kaon {

@@ -70,6 +70,19 @@ struct OpError : engine::RefCounted<OpError>, engine::Pooled {
   mutable bool is_listed = false;
 };
 
+// A base of exceptions with which one event fails many operations, as the death of a rank does. Where all causes of a
+// failure are of one such kind, a wait throws the first of them in place of an AggregateError: a program catches the kind
+// that it expects, however many operations were under way. So does waitall().
+class OneEvent {
+ public:
+  virtual ~OneEvent() = default;
+
+ protected:
+  OneEvent() = default;
+  OneEvent(const OneEvent&) = default;
+  OneEvent& operator=(const OneEvent&) = default;
+};
+
 // Thrown by waitall() with every failure that no wait has reported yet, in push order, and by a wait for an array whose
 // failure has several causes, unless all of them are one event, Cancelled or a OneEvent: then the first is thrown.
 // `where` says which operator inherited them.

@@ -4,7 +4,6 @@
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/one_event.h"
 #include "support.h"
 
 namespace error_test {
