@@ -61,10 +61,8 @@ def export(name, folder):
         for i, v in enumerate(values):
             with open(os.path.join(folder, "test_data_set_0", f"{kind}_{i}.pb"), "wb") as f:
                 f.write(numpy_helper.from_array(np.asarray(v.numpy(), order="C")).SerializeToString())
-    # An error counts beside the number, or the largest one of the smallest output: PyTorch's own results have such errors.
-    most = [v.abs().max().item() for v in outputs if v.is_floating_point() and v.numel() > 0]
-    bits = 2e-2 if any(v.dtype == torch.float16 for v in outputs) else 1e-4
-    return bits, bits * min((m for m in most if m > 0), default=1)
+    # of each output's largest number: PyTorch's own results have such errors beside those in float64
+    return 2e-2 if any(v.dtype == torch.float16 for v in outputs) else 1e-4
 
 
 def main():
@@ -78,7 +76,7 @@ def main():
     for name in named(given.names):
         case = os.path.join(given.folder, "exports", name)
         try:
-            lines.append("exports/{} {} {}\n".format(name, *export(name, case)))
+            lines.append(f"exports/{name} 0 0 {export(name, case)}\n")
         except Exception as e:  # what PyTorch itself cannot export
             why = next((l for l in str(e).splitlines() if l.strip()), type(e).__name__)
             line = f"none exports/{name} {type(e).__name__}: {why[:200]}\n"
