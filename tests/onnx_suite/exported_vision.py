@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 # what the smallest image of a net is, where 64 by 64 does not do or takes long
-SIZES = {"alexnet": 96, "inception_v3": 96, "maxvit_t": 224, "vgg": 32, "convnext": 32, "vit_h": 28, "vit": 32, "swin_v2": 64}
+SIZES = {"alexnet": 224, "inception_v3": 96, "maxvit_t": 224, "vgg": 224, "convnext": 32, "vit_h": 28, "vit": 32, "swin_v2": 64}
 
 
 def is_like(name, prefix):
@@ -90,8 +90,8 @@ SIZED = dict(min_size=96, max_size=96)
 NETS = {
     "fasterrcnn_mobilenet": lambda: detector("fasterrcnn_mobilenet_v3_large_320_fpn", **SIZED, rpn_pre_nms_top_n_test=50, rpn_post_nms_top_n_test=20),
     "fasterrcnn_resnet50": lambda: detector("fasterrcnn_resnet50_fpn", **SIZED, rpn_pre_nms_top_n_test=50, rpn_post_nms_top_n_test=20),
-    "retinanet": lambda: detector("retinanet_resnet50_fpn", **SIZED),
-    "fcos": lambda: detector("fcos_resnet50_fpn", **SIZED),
+    "retinanet": lambda: detector("retinanet_resnet50_fpn", **SIZED, score_thresh=0.005),
+    "fcos": lambda: detector("fcos_resnet50_fpn", **SIZED, score_thresh=0.005),
     "ssdlite": lambda: detector("ssdlite320_mobilenet_v3_large", 160),
     "ssd300": lambda: detector("ssd300_vgg16", 160),
     "fcn_resnet50": lambda: segmenter("fcn_resnet50"),
@@ -99,7 +99,7 @@ NETS = {
     "lraspp": lambda: segmenter("lraspp_mobilenet_v3_large"),
     "r3d_18": lambda: video("r3d_18"),
     "r2plus1d_18": lambda: video("r2plus1d_18"),
-    "s3d": lambda: video("s3d", 16, 64),
+    "s3d": lambda: video("s3d", 16, 224),
     "mvit_v2_s": lambda: video("mvit_v2_s", 16, 224),
     "swin3d_t": lambda: video("swin3d_t", 4, 64),
 }
