@@ -92,15 +92,13 @@ NETS = {
     "fasterrcnn_resnet50": lambda: detector("fasterrcnn_resnet50_fpn", **SIZED, rpn_pre_nms_top_n_test=50, rpn_post_nms_top_n_test=20),
     "retinanet": lambda: detector("retinanet_resnet50_fpn", **SIZED, score_thresh=0.005),
     "fcos": lambda: detector("fcos_resnet50_fpn", **SIZED, score_thresh=0.005),
-    "ssdlite": lambda: detector("ssdlite320_mobilenet_v3_large", 160),
-    "ssd300": lambda: detector("ssd300_vgg16", 160),
+    "ssd300": lambda: detector("ssd300_vgg16", 300),
     "fcn_resnet50": lambda: segmenter("fcn_resnet50"),
     "deeplabv3_mobilenet": lambda: segmenter("deeplabv3_mobilenet_v3_large"),
     "lraspp": lambda: segmenter("lraspp_mobilenet_v3_large"),
     "r3d_18": lambda: video("r3d_18"),
     "r2plus1d_18": lambda: video("r2plus1d_18"),
     "s3d": lambda: video("s3d", 16, 224),
-    "mvit_v2_s": lambda: video("mvit_v2_s", 16, 224),
     "swin3d_t": lambda: video("swin3d_t", 4, 64),
 }
 
