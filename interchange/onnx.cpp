@@ -71,9 +71,9 @@ void add_weights(const std::vector<format::Node>& nodes, std::set<std::string>& 
 // them, so that they are constants.
 void add_scales(const std::vector<format::Node>& nodes, std::set<std::string>& to) {
   for (const format::Node& n : nodes) {
-    if (!n.op_type.starts_with("QLinear") && !n.op_type.ends_with("quantizeLinear") && n.op_type != "QuantizeLinear") {
-      continue;
-    }
+    const bool reads_scales = n.op_type.starts_with("QLinear") || n.op_type.ends_with("quantizeLinear") ||
+                              n.op_type == "QuantizeLinear" || n.op_type == "QGemm";
+    if (!reads_scales) continue;
     for (size_t i = 1; i < n.inputs.size(); ++i) to.insert(n.inputs[i]);
   }
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""write_page.py CASES RESULTS PAGE: docs/onnx.md from what onnx_suite printed for the cases that write_cases.py made.
+"""write_page.py CASES RESULTS EXPORTS PAGE: docs/onnx.md from what onnx_suite printed for the cases that write_cases.py
+made, and for the nets that write_exports.py exported.
 
     write_cases.py CASES
     onnx_suite CASES > RESULTS
-    write_page.py CASES RESULTS docs/onnx.md
+    write_exports.py FOLDER --run onnx_suite EXPORTS
+    write_page.py CASES RESULTS EXPORTS docs/onnx.md
 """
 import collections
 import os
@@ -23,6 +25,17 @@ outputs within the suite's own tolerances. What the reader does is in [interchan
 |---|---|---|---|
 """
 
+EXPORTS = """
+## Nets that PyTorch exports
+
+Nets of `tests/onnx_suite/write_exports.py`, with random weights: the largest error of an output beside its largest
+number, compared with PyTorch's own results, operator by operator and hybridized; 1e-4 is allowed, and 2e-2 for a net
+of float16. "No export": PyTorch itself could not export the net so. What has nothing was not run.
+
+| net | traced | torch.export |
+|---|---|---|
+"""
+
 
 def operators(graph, found):
     for node in graph.node:
@@ -38,8 +51,21 @@ def short(reason):
     return reason.replace("|", "\\|")[:110]
 
 
+def write_exports(results, f):
+    """The table of exported nets: the largest error of each, traced and by torch.export."""
+    nets = collections.OrderedDict()
+    for line in open(results):  # the latest run of a net counts
+        word, name, *rest = line.rstrip("\n").split(" ", 2)
+        name = name.removeprefix("exports/")
+        cell = rest[0] if word == "pass" else "no export" if word == "none" else short(rest[0])
+        nets.setdefault(name.removesuffix("_dynamo"), {})[name.endswith("_dynamo")] = cell
+    f.write(EXPORTS)
+    for name in sorted(nets):
+        f.write(f"| {name} | {nets[name].get(False, '')} | {nets[name].get(True, '')} |\n")
+
+
 def main():
-    cases, results, page = sys.argv[1:]
+    cases, results, exports, page = sys.argv[1:]
     outcome = {}
     for line in open(results):
         word, name, *rest = line.rstrip("\n").split(" ", 2)
@@ -81,6 +107,7 @@ def main():
             own = f"{passed} of {len(runs)}" if runs else ""
             others = f" ({used_in[key]})" if used_in[key] else ""
             f.write(f"| `{name}` | {opsets} | {own}{others} | {why} |\n")
+        write_exports(exports, f)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,12 @@ void WireWriter::varint(uint64_t value) {
   data_.push_back(char(value));
 }
 
+size_t WireWriter::varint_size(uint64_t value) {
+  size_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
+}
+
 void WireWriter::integer(uint32_t field, int64_t value) {
   key(field, kVarint);
   varint(uint64_t(value));

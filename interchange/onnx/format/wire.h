@@ -67,6 +67,7 @@ class WireWriter {
   void integers(uint32_t field, std::span<const int64_t> values);  // packed
   void floats(uint32_t field, std::span<const float> values);      // packed
   const std::string& data() const { return data_; }
+  static size_t varint_size(uint64_t value);  // bytes of a length or key
 
  private:
   void varint(uint64_t value);

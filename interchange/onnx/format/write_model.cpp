@@ -10,13 +10,41 @@ namespace {
 
 WireWriter as_message(const Graph& graph);
 
-WireWriter as_message(const Tensor& t) {
+constexpr size_t kAlignment = 64;  // of elements in the file, so that readers use them where they are
+
+WireWriter without_elements(const Tensor& t) {
   WireWriter w;
   w.integers(1, t.dims);
   w.integer(2, int64_t(t.type));
   for (const std::string& s : t.strings) w.text(6, s);
   w.text(8, t.name);
+  return w;
+}
+
+WireWriter as_message(const Tensor& t) {
+  WireWriter w = without_elements(t);
   if (t.type != ElementType::string) w.bytes(9, t.bytes);
+  return w;
+}
+
+// The tensor as the next field of a message whose own next byte is byte `at` of the file. A text of spaces, which the
+// format has for people (doc_string), moves the elements to a multiple of 64 bytes.
+WireWriter as_aligned_message(const Tensor& t, uint32_t field, size_t at) {
+  const WireWriter head = without_elements(t);
+  if (t.type == ElementType::string || t.bytes.size() < kAlignment) return as_message(t);
+  const size_t key = WireWriter::varint_size(uint64_t(field) << 3);
+  const size_t elements = 1 + WireWriter::varint_size(t.bytes.size());  // in front of them
+  const auto is_aligned = [&](size_t padding) {
+    const size_t before = head.data().size() + padding + elements;
+    return (at + key + WireWriter::varint_size(before + t.bytes.size()) + before) % kAlignment == 0;
+  };
+  WireWriter w = head;
+  if (!is_aligned(0)) {
+    size_t spaces = 0;
+    while (!is_aligned(spaces + 2) && spaces < 2 * kAlignment - 1) ++spaces;  // and two bytes in front of them
+    w.text(12, std::string(spaces, ' '));
+  }
+  w.bytes(9, t.bytes);
   return w;
 }
 
@@ -76,15 +104,20 @@ WireWriter as_message(const ValueInfo& info) {
   return w;
 }
 
-WireWriter as_message(const Graph& graph) {
+// `begin`: where the message begins in the file; nothing: inside of another graph.
+WireWriter as_message(const Graph& graph, std::optional<size_t> begin) {
   WireWriter w;
   for (const Node& n : graph.nodes) w.message(1, as_message(n));
   w.text(2, graph.name);
-  for (const Tensor& t : graph.initializers) w.message(5, as_message(t));
+  for (const Tensor& t : graph.initializers) {
+    w.message(5, begin ? as_aligned_message(t, 5, *begin + w.data().size()) : as_message(t));
+  }
   for (const ValueInfo& v : graph.inputs) w.message(11, as_message(v));
   for (const ValueInfo& v : graph.outputs) w.message(12, as_message(v));
   return w;
 }
+
+WireWriter as_message(const Graph& graph) { return as_message(graph, std::nullopt); }
 
 }  // namespace
 
@@ -93,7 +126,15 @@ std::string write_model(const Model& model) {
   w.integer(1, model.ir_version);
   w.text(2, model.producer);
   w.text(3, model.producer_version);
-  w.message(7, as_message(model.graph));
+  // the graph begins behind its length, which takes more bytes the longer the graph is
+  size_t length = 0;
+  for (const Tensor& t : model.graph.initializers) length += t.bytes.size();
+  for (size_t bytes = WireWriter::varint_size(length);; ++bytes) {
+    const WireWriter graph = as_message(model.graph, w.data().size() + 1 + bytes);
+    if (WireWriter::varint_size(graph.data().size()) > bytes) continue;
+    w.message(7, graph);
+    break;
+  }
   for (const auto& [domain, version] : model.opsets) {
     WireWriter opset;
     opset.text(1, domain);

@@ -13,6 +13,8 @@ namespace kaon::onnx::convert {
 
 namespace {
 
+constexpr double kAll = 1e15;  // more than there are: int64's largest number, by which files ask for all, is no double
+
 struct Suppression {
   int64_t most = 0;
   double overlap = 0, score = -std::numeric_limits<double>::infinity();
@@ -62,7 +64,7 @@ NDArray suppress(const NDArray& boxes, const NDArray& scores, const Suppression&
 
 void non_max_suppression(Call& c) {
   Suppression s;
-  if (c.has(2)) s.most = int64_t(c.number(2));
+  if (c.has(2)) s.most = int64_t(std::min(c.number(2), kAll));
   if (c.has(3)) s.overlap = c.number(3);
   if (c.has(4)) s.score = c.number(4);
   s.by_center = c.integer("center_point_box", 0) != 0;

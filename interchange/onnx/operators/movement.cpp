@@ -198,9 +198,8 @@ void center_crop_pad(Call& c) {
 }
 
 void trilu(Call& c) {
-  const int64_t k = c.has(1) ? int64_t(c.number(1)) : 0;
-  const int64_t most = c.shape()[c.rank() - 1] + c.shape()[c.rank() - 2];
-  const int diagonal = int(std::clamp<int64_t>(k, -most, most));
+  const double most = double(c.shape()[c.rank() - 1] + c.shape()[c.rank() - 2]);  // beyond, it is all the same
+  const int diagonal = c.has(1) ? int(std::clamp(c.number(1), -most, most)) : 0;
   if (c.shape().size() == 0) return c.set_like(c.input(0), c.x());
   c.set_like(c.input(0), c.integer("upper", 1) != 0 ? sym.triu(c.x(), diagonal) : sym.tril(c.x(), diagonal));
 }

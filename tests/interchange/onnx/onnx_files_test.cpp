@@ -111,6 +111,30 @@ TEST_CASE("onnx files: what is written is read back") {
   CHECK_THROWS_AS(block(nd.ones({2, 3}, {.dtype = DType::float64})), TypeError);
 }
 
+TEST_CASE("onnx files: arrays that are written begin at multiples of 64 bytes, and are read where they lie") {
+  Folder folder;
+  // lengths around those at which the numbers of bytes in front of an array take another byte
+  for (const int64_t n : {16, 17, 25, 29, 30, 31, 4080, 4090, 4096, 524288}) {
+    Model m = sum();
+    m.graph.initializers = {tensor("w", {3}, {1, 2, 3})};
+    for (int i = 0; i < 3; ++i) {
+      m.graph.initializers.push_back(
+          tensor(std::string(size_t(i) * 7 + 1, 'a'), {n}, std::vector<float>(size_t(n), 1)));
+    }
+    const fs::path file = folder.write("aligned.onnx", write_model(m));
+    const Model read = read_model(file);
+    REQUIRE(read.graph.initializers.size() == 4);
+    for (size_t i = 1; i < 4; ++i) {
+      const Tensor& t = read.graph.initializers[i];
+      CAPTURE(n, i, t.place);
+      CHECK(reinterpret_cast<uintptr_t>(t.bytes.data()) % 64 == 0);
+      const NDArray values = t.values();
+      CHECK(static_cast<const void*>(values.data<const float>().data()) == t.bytes.data());
+      CHECK(values.asvector<float>() == std::vector<float>(size_t(n), 1));
+    }
+  }
+}
+
 TEST_CASE("onnx files: a file that ends anywhere, or with any byte changed, is read or refused") {
   Folder folder;
   const std::string whole = write_model(sum());

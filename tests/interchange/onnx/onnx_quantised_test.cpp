@@ -1,5 +1,5 @@
 // Quantised models: which parts of them are computed with whole numbers. The values are ONNX Runtime's, which
-// onnx_sample compares (data/onnx/quantised, by onnx_suite/write_quantised.py).
+// onnx_sample compares (data/onnx/quantised and runtime, by onnx_suite/write_quantised.py and write_runtime.py).
 #include <catch2/catch.hpp>
 
 #include <map>
@@ -19,7 +19,9 @@ using namespace kaon::test;
 
 namespace {
 
-fs::path folder(const std::string& name) { return data_file("onnx/quantised/" + name); }
+fs::path folder(const std::string& name) {
+  return data_file((name.starts_with("runtime/") ? "onnx/" : "onnx/quantised/") + name);
+}
 
 std::map<std::string, int> operators(const std::string& name) {
   const onnx::convert::IntegerScope everywhere(true);
@@ -58,13 +60,24 @@ TEST_CASE("onnx quantised: convolutions and products of levels are layers of who
   CHECK(operators("operators_uint8")["_integer_conv"] == 0);  // its weights without their zero point are no int8
   CHECK(operators("dense_pairs")["_integer_dense"] == 2);
   CHECK(operators("dense_dynamic")["_integer_dense"] == 2);
+
+  // ONNX Runtime's own operators (onnx_suite/write_runtime.py)
+  counts = operators("runtime/net");
+  CHECK(counts["_integer_conv"] == 3);
+  CHECK(counts["_integer_dense"] == 2);  // QGemm and QLinearMatMul
+  for (const char* name : {"gemm_uint8", "gemm_columns", "integer_to_float", "dynamic"}) {
+    CAPTURE(name);
+    CHECK(operators(std::string("runtime/") + name)["_integer_dense"] == 1);
+  }
 }
 
 TEST_CASE("onnx quantised: whole numbers give the results of the standard's reference within a level", "[onnx]") {
   const onnx::convert::IntegerScope everywhere(true);
-  const std::map<std::string, double> levels{{"pairs_uint8", 0.0126},     {"pairs_int8", 0.0131},
-                                             {"operators_uint8", 0.0133}, {"operators_int8", 0.013},
-                                             {"dense_pairs", 0.0407},     {"dense_dynamic", 0.0001}};
+  const std::map<std::string, double> levels{{"pairs_uint8", 0.0126},        {"pairs_int8", 0.0131},
+                                             {"operators_uint8", 0.0133},    {"operators_int8", 0.013},
+                                             {"dense_pairs", 0.0407},        {"dense_dynamic", 0.0001},
+                                             {"runtime/net", 0.0128},        {"runtime/gemm_uint8", 1.01},
+                                             {"runtime/gemm_columns", 1.01}, {"runtime/integer_to_float", 0.0002}};
   for (const auto& [name, level] : levels) {
     CAPTURE(name);
     const fs::path data = folder(name) / "test_data_set_0";
@@ -76,7 +89,7 @@ TEST_CASE("onnx quantised: whole numbers give the results of the standard's refe
     const NDArray x = read("input_0.pb"), y = read("output_0.pb");
     for (const bool hybridized : {true, false}) {
       net.hybridize(hybridized);
-      CHECK(nd.max(nd.abs(net(x) - y)).asscalar<double>() < level);
+      CHECK(nd.max(nd.abs(net(x).astype(DType::float32) - y.astype(DType::float32))).asscalar<double>() < level);
     }
   }
 }

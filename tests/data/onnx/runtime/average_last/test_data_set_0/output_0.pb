@@ -1,0 +1,1 @@
+J´´®Õn ±a­‚n€HzWKo]ºSt¯Jwr†O§Ž|X^ÈswŽ~›nˆ¦ ¸ß¢‚Èfzžv…T‰N”½’…0Ü~f‡f„"yj*’€e‹aÈU†Pt9ŒvX” ´p_Á‚xždVšz\‡¼˜³bw¶lSÕV³jOQxh„ŒW{~^¾T´v_m\^QnPRIeŠq‚jrg?˜mHwžqb‡|^rj^‚{»£nx¹z”…€n|ªjjßÌˆ
