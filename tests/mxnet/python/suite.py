@@ -49,7 +49,7 @@ def run_file(name, library, tests, folder, why):
         for test in outcomes:
             command += ['--deselect', test]
         code = subprocess.run(command, cwd=tests, env=environment, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, timeout=3000).returncode
+                              stderr=subprocess.DEVNULL, timeout=7200).returncode
         running = None
         for line in open(log) if os.path.exists(log) else ():
             outcome, subject, _, test = line.rstrip('\n').split(' ', 3)
