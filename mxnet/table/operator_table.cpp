@@ -50,8 +50,10 @@ std::vector<OperatorInfo> read_table() {
       operators.back().num_args_key = line.substr(3);
     } else if (line.starts_with("  ")) {
       line.remove_prefix(2);
+      const bool is_listed = !line.starts_with("+");
+      if (!is_listed) line.remove_prefix(1);
       const std::string_view name = cut(line, ": ");
-      operators.back().arguments.push_back({std::string(name), std::string(line)});
+      operators.back().arguments.push_back({std::string(name), std::string(line), is_listed});
     } else {
       OperatorInfo& added = operators.emplace_back();
       added.name = cut(line, " = ");
@@ -70,6 +72,7 @@ std::vector<OperatorInfo> read_table() {
     o.equal_shapes =
         o.def && o.def->name().starts_with(broadcasts) && !o.name.starts_with(broadcasts) && !o.name.starts_with("_np");
     for (const OperatorInfo::Argument& a : o.arguments) {
+      if (!a.is_listed) continue;
       o.c_names.push_back(a.name.c_str());
       o.c_types.push_back(a.type.c_str());
       o.c_descriptions.push_back("");
