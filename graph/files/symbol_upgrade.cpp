@@ -50,6 +50,7 @@ bool may_be_ignored(std::string_view key, std::string_view value) {
       {"ctx", ""},
       {"is_int", ""},
       {"sparse_grad", ""},
+      {"deterministic", ""},
       {"forward_stype", ""},
       {"stype", ""},
       {"lazy_update", ""},

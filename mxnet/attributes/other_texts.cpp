@@ -50,6 +50,13 @@ void cut_range(Texts texts, OtherTexts& other) {
   other["stop"] = to_text(first + count * by);
 }
 
+// Along an axis of another name, and by default along the first one. Kaon does not flatten the arrays, axis=None.
+void name_axis(Texts texts, OtherTexts& other) {
+  const std::string_view axis = find_text(texts, "axis");
+  if (axis == "None") return;
+  other["axis"] = other["dim"] = axis.empty() ? "0" : axis;
+}
+
 // The addresses that the program has named, which stay.
 struct Addresses {
   std::mutex mutex;
@@ -86,6 +93,7 @@ void* address_of(std::string_view text) {
 std::map<std::string_view, std::string> other_texts(const OperatorInfo& info, Texts texts) {
   OtherTexts other;
   if (info.name == "Pooling") cut_windows(texts, other);
+  if (info.name == "_npi_concatenate") name_axis(texts, other);
   if (info.name == "_arange") cut_range(texts, other);
   if (info.def == &op::Custom::def && info.name != "Custom") name_functions(info, texts, other);
   return other;

@@ -74,7 +74,7 @@ std::vector<NDArray> run(CachedOpObject& op, std::span<const NDArray* const> inp
   std::vector<NDArray> results(program.num_outputs());
   const DeviceScope scope(context.device());
   const std::vector<TensorMeta> metas = metas_of(inputs);
-  if (!op.hook && !(op.is_inlined && autograd::is_recording())) {
+  if (!op.hook && !program.depends_on_values() && !(op.is_inlined && autograd::is_recording())) {
     program.graph_for(metas)->call(inputs, results, no_site);
     return results;
   }

@@ -33,7 +33,7 @@ int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator, const char** name, 
     OperatorInfo& info = *static_cast<OperatorInfo*>(creator);
     *name = info.name.c_str();
     *description = "";
-    *num_args = uint32_t(info.arguments.size());
+    *num_args = uint32_t(info.c_names.size());
     *arg_names = info.c_names.data();
     *arg_type_infos = info.c_types.data();
     *arg_descriptions = info.c_descriptions.data();

@@ -7,6 +7,7 @@
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/mxnet/handle/handle.h"
+#include "kaon/mxnet/table/boolean_mask.h"
 
 namespace kaon::mxnet {
 
@@ -30,6 +31,10 @@ void run_loop(const SymbolNode& node, std::span<const NDArray* const> inputs, st
 void run(const SymbolNode& node, std::span<const NDArray* const> inputs, std::span<NDArray> results) {
   try {
     if (graph::is_control_flow(*node.op)) return run_loop(node, inputs, results);
+    if (node.op == &BooleanMask::def) {
+      results[0] = static_cast<const BooleanMask*>(node.attrs.get())->call(*inputs[0], *inputs[1]);
+      return;
+    }
     if (graph::wants_equal_shapes(node)) {
       std::vector<const TensorMeta*> metas;
       for (const NDArray* a : inputs) metas.push_back(&a->node());

@@ -6,6 +6,7 @@
 #include "kaon/graph/inference/shape_rules.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/node/copy_graph.h"
+#include "kaon/mxnet/table/boolean_mask.h"
 
 namespace kaon::mxnet {
 
@@ -34,6 +35,9 @@ Program::Program(const Symbol& symbol, HybridizeOptions options, std::string nam
   check_composed(symbol);
   symbol_ = copy_graph(symbol);
   names_ = symbol_.list_inputs();
+  for (const SymbolNode* n : graph::topological_order(symbol_.entries())) {
+    depends_on_values_ = depends_on_values_ || n->op == &BooleanMask::def;
+  }
   if (has_numpy_shape()) return;
   for (const SymbolNode* n : graph::topological_order(symbol_.entries())) {
     is_open_ = is_open_ || graph::open_shape(*n, true);

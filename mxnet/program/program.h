@@ -22,6 +22,8 @@ class Program {
   const Symbol& symbol() const { return symbol_; }
   const std::vector<std::string>& input_names() const { return names_; }  // depth first
   size_t num_outputs() const { return symbol_.entries().size(); }
+  // Shapes in it depend on values: it has no plan, and runs node by node.
+  bool depends_on_values() const { return depends_on_values_; }
 
   // What is planned for inputs like these. Throws ShapeError, naming a node, where the shapes do not fit.
   std::shared_ptr<graph::CachedGraph> graph_for(std::span<const TensorMeta> inputs);
@@ -41,6 +43,7 @@ class Program {
   std::vector<std::string> names_;
   HybridizeOptions options_;
   std::string name_;
+  bool depends_on_values_ = false;
   bool is_open_ = false;  // makes arrays whose shapes follow from the inputs
   std::mutex lock_;
   std::vector<Entry> entries_;  // one, unless it is open

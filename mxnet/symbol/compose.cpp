@@ -157,6 +157,19 @@ void replace_variables(SymbolObject& object, const std::vector<const Symbol*>& a
   object.symbol = Symbol(std::move(heads));
 }
 
+// A node of a whole program becomes what it is made of. The inputs are those of the program, in their order.
+void compose_program(SymbolObject& object, const std::vector<const Symbol*>& args, const Named& named) {
+  SymbolObject program(program_of(*object.symbol.entries()[0].node));
+  const std::vector<std::string> names = program.symbol.list_inputs();
+  if (args.size() > names.size()) {
+    throw ValueError(fmt::format("[Compose] _CachedOp takes {} inputs, got {}", names.size(), args.size()));
+  }
+  Named all = named;
+  for (size_t i = 0; i < args.size(); ++i) all[names[i]] = args[i];
+  replace_variables(program, {}, all);
+  object.symbol = program.symbol;
+}
+
 void compose(SymbolObject& object, const char* name, uint32_t count, const char** keys, SymbolHandle* handles) {
   if (!object.symbol.defined()) throw ValueError("[Compose] the symbol has no outputs");
   std::vector<const Symbol*> args;
@@ -176,6 +189,8 @@ void compose(SymbolObject& object, const char* name, uint32_t count, const char*
                                        [&](const SymbolEntry& e) { return e.node.get() == &node; });
   if (has_inputs || !is_one_node) {
     replace_variables(object, args, named);
+  } else if (node.op_name == program_op) {
+    compose_program(object, args, named);
   } else {
     compose_operator(object, args, named);
   }

@@ -35,6 +35,10 @@ NodePtr new_operator(const OperatorInfo& info, std::map<std::string, std::string
     node->outputs.resize(size_t(outputs_of_loop(*node)));
     return node;
   }
+  if (info.name == program_op) {
+    node->outputs.resize(program_of(*node).entries().size());
+    return node;
+  }
   read_again(*node);
   const OpDef& def = def_of(info);
   const void* attrs = node->attrs.get();

@@ -1,6 +1,7 @@
 // SymbolObject: what a SymbolHandle points to.
 #pragma once
 
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/symbol.h"
 #include "kaon/mxnet/handle/handle.h"
 
@@ -17,6 +18,11 @@ struct SymbolObject : Counted<SymbolObject> {
 
 // The object behind a handle. Throws ValueError for a null handle.
 SymbolObject& symbol_of(void* handle);
+
+// The operator whose attribute `subgraph` is a program; composition puts the program in its place.
+constexpr std::string_view program_op = "_CachedOp";
+// That program, made anew. Throws ValueError where there is none, and as Symbol::load_json.
+Symbol program_of(const graph::SymbolNode& node);
 
 // The outputs and the nodes of a symbol, a text of several lines.
 std::string describe(const Symbol& symbol);

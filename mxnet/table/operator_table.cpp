@@ -7,6 +7,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
+#include "kaon/mxnet/table/boolean_mask.h"
 #include "kaon/ops/operator/op_attributes.h"
 #include "kaon/ops/operator/registry.h"
 #include "kaon/ops/operator/usual_name.h"
@@ -33,6 +34,7 @@ const OpDef* find_def(const OperatorInfo& info) {
     const OpDef* def = ops::find_op(name);
     return def ? def : ops::find_op(ops::usual_name(name));
   };
+  if (info.name == BooleanMask::def.name()) return &BooleanMask::def;
   if (info.name == "_Native" || info.name == "_NDArray") return find("Custom");  // a program's operators too
   const OpDef* def = find(info.name);
   for (const std::string& alias : info.aliases) {
@@ -50,8 +52,10 @@ std::vector<OperatorInfo> read_table() {
       operators.back().num_args_key = line.substr(3);
     } else if (line.starts_with("  ")) {
       line.remove_prefix(2);
+      const bool is_listed = !line.starts_with("+");
+      if (!is_listed) line.remove_prefix(1);
       const std::string_view name = cut(line, ": ");
-      operators.back().arguments.push_back({std::string(name), std::string(line)});
+      operators.back().arguments.push_back({std::string(name), std::string(line), is_listed});
     } else {
       OperatorInfo& added = operators.emplace_back();
       added.name = cut(line, " = ");
@@ -70,6 +74,7 @@ std::vector<OperatorInfo> read_table() {
     o.equal_shapes =
         o.def && o.def->name().starts_with(broadcasts) && !o.name.starts_with(broadcasts) && !o.name.starts_with("_np");
     for (const OperatorInfo::Argument& a : o.arguments) {
+      if (!a.is_listed) continue;
       o.c_names.push_back(a.name.c_str());
       o.c_types.push_back(a.type.c_str());
       o.c_descriptions.push_back("");

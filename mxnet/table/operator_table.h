@@ -13,6 +13,7 @@ namespace kaon::mxnet {
 struct OperatorInfo {
   struct Argument {
     std::string name, type;  // "act_type", "{'relu', 'tanh'}, required"
+    bool is_listed = true;   // false: MXNet reads it and does not tell
     bool is_input() const { return type.starts_with("NDArray") || type.starts_with("Symbol"); }
     // "None" of "Shape or None, optional, default=None"; empty where it is required.
     std::string_view default_text() const;

@@ -1,6 +1,8 @@
 // to_tensor, normalize, crop, resize and flips.
 #include <fmt/format.h>
 
+#include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "kaon/ops/compose/conform.h"
@@ -100,18 +102,127 @@ void op::ImageCrop::compose(ComposeContext& c) const {
   c.set(nd.slice(c.input(), begin, end));
 }
 
+// --- resize
+
+// All but bilinear ones are sums of takes: each pixel along an axis of the result is made of a few pixels beside each
+// other, as many for all, with weights.
+namespace {
+
+// The numbers of interp, which are OpenCV's.
+constexpr int interp_nearest = 0, interp_bilinear = 1, interp_cubic = 2, interp_area = 3, interp_lanczos = 4;
+
+// Of each result along an axis, in float64: the first of its pixels, which may lie outside as well, and the weights.
+struct ResizeTaps {
+  NDArray first;
+  std::vector<NDArray> weights;  // none: the one pixel itself
+};
+
+// The scale, and the operations on it, are rounded as in OpenCV: of two pixels that are equally near it takes the same.
+class ResizeAxis {
+ public:
+  ResizeAxis(int64_t in, int64_t out)
+      : scale_(1 / (double(out) / double(in))), places_(nd.arange(double(out), {.dtype = DType::float64})) {}
+
+  ResizeTaps taps(int interp, bool both_shrink) const {
+    if (interp == interp_nearest) return {nd.floor(places_ * scale_), {}};
+    if (interp == interp_area) return both_shrink ? whole_area() : two_pixels();
+    const NDArray at = (places_ + 0.5) * scale_ - 0.5, left = nd.floor(at), rest = at - left;
+    return interp == interp_cubic ? ResizeTaps{left - 1, keys(rest)} : ResizeTaps{left - 3, sincs(rest)};
+  }
+
+ private:
+  // The mean of the part of the image that the pixel takes up.
+  ResizeTaps whole_area() const {
+    const NDArray begin = places_ * scale_, end = begin + scale_, left = nd.floor(begin);
+    ResizeTaps taps{left, {}};
+    for (int64_t k = 0; k <= int64_t(std::ceil(scale_)); ++k) {
+      const NDArray from = nd.maximum(left + double(k), begin), to = nd.minimum(left + double(k + 1), end);
+      taps.weights.push_back(nd.maximum(to - from, 0.0) / scale_);
+    }
+    return taps;
+  }
+  // What OpenCV has for the area where an axis gets longer: the second pixel counts for all behind the first.
+  ResizeTaps two_pixels() const {
+    const NDArray left = nd.floor(places_ * scale_);
+    const NDArray behind = nd.maximum((places_ + 1) - (left + 1) / scale_, 0.0);
+    const NDArray second = behind - nd.floor(behind);
+    return {left, {1 - second, second}};
+  }
+  // Keys' kernel with a = -3/4, of the pixels at the distances 1 + x, x, 1 - x and 2 - x.
+  static std::vector<NDArray> keys(const NDArray& x) {
+    constexpr double a = -0.75;
+    const auto near = [](const NDArray& t) { return ((a + 2) * t - (a + 3)) * t * t + 1; };
+    const NDArray t = x + 1, first = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a, second = near(x), third = near(1 - x);
+    return {first, second, third, 1 - first - second - third};
+  }
+  // sinc(t) sinc(t / 4) of eight pixels, divided by the sum. All have the factor |sin(pi t)| in common.
+  static std::vector<NDArray> sincs(const NDArray& x) {
+    const NDArray whole = x == 0, safe = nd.where(whole, nd.ones_like(x), x);
+    std::vector<NDArray> weights;
+    NDArray total;
+    for (int k = -3; k <= 4; ++k) {
+      const NDArray t = safe - double(k);
+      const NDArray w = nd.sin(t * (std::numbers::pi / 4)) / (t * t) * (k % 2 == 0 ? 1.0 : -1.0);
+      weights.push_back(w);
+      total = total.defined() ? total + w : w;
+    }
+    for (int k = -3; k <= 4; ++k) {
+      NDArray& w = weights[size_t(k + 3)];
+      w = nd.where(whole, k == 0 ? nd.ones_like(x) : nd.zeros_like(x), w / total);
+    }
+    return weights;
+  }
+
+  double scale_;
+  NDArray places_;
+};
+
+// Pixels outside are those at the edge.
+NDArray resized_along(const NDArray& x, int axis, const ResizeTaps& taps) {
+  const auto pixels = [&](int64_t k) {
+    return nd.take(x, nd.cast(taps.first + double(k), DType::int64), {.axis = axis, .mode = IndexMode::clip});
+  };
+  if (taps.weights.empty()) return pixels(0);
+  Shape across = Shape::filled(x.ndim(), 1);
+  across[axis] = taps.first.size();
+  NDArray sum;
+  for (size_t k = 0; k < taps.weights.size(); ++k) {
+    const NDArray weights = nd._reshape_to(nd.cast(taps.weights[k], x.dtype()), {.shape = across});
+    const NDArray part = nd.broadcast_mul(pixels(int64_t(k)), weights);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
+}
+
+NDArray resized_bilinear(const NDArray& image, const Shape& out) {
+  const int rows = out.ndim() - 3;
+  const NDArray x = rows == 0 ? nd.expand_dims(image, 0) : image;
+  // _resample takes the first pixel where one is asked for; the middle one of three lies where it should
+  const auto odd = [](int64_t n) { return n == 1 ? 3 : n; };
+  NDArray y = nd._resample(
+      nd.transpose(x, Shape(0, 3, 1, 2)),
+      {.kind = ResampleKind::bilinear, .height = odd(out[rows]), .width = odd(out[rows + 1]), .align_corners = false});
+  for (int axis : {0, 1}) {
+    if (out[rows + axis] == 1) y = nd.slice_axis(y, axis + 2, 1, 2);
+  }
+  return nd._reshape_to(nd.transpose(y, Shape(0, 2, 3, 1)), {.shape = out});
+}
+
+}  // namespace
+
 constinit const OpDef op::ImageResize::def = make_op_def<op::ImageResize>();
 
 void op::ImageResize::infer(InferContext& c) const {
   expect_image(c);
+  const Shape& s = c.shape(0);
   if (c.dtype() != DType::uint8 && !is_floating(c.dtype())) {
     c.fail_dtype("is implemented for floating dtypes and uint8, got " + to_text(c.dtype()));
   }
-  if (interp != 1) c.fail_value(fmt::format("interp must be 1, bilinear; {} is not implemented", interp));
+  if (interp < interp_nearest || interp > interp_lanczos)
+    c.fail_value(fmt::format("interp must be 0, 1, 2, 3 or 4, got {}", interp));
   if ((size.ndim() != 1 && size.ndim() != 2) || !size.is_known() || size[0] < 1 || size.back() < 1) {
     c.fail_value("size must be (width, height) or one number, at least 1, got " + size.str());
   }
-  const Shape& s = c.shape(0);
   const int rows = s.ndim() - 3;
   int64_t height = s[rows], width = s[rows + 1];
   if (height == 0 || width == 0) c.fail("data must have at least one pixel, got " + s.str());
@@ -128,21 +239,24 @@ void op::ImageResize::infer(InferContext& c) const {
 }
 
 void op::ImageResize::compose(ComposeContext& c) const {
-  const Shape& out = c.output().shape;
+  const Shape &in = c.input().shape(), &out = c.output().shape;
   const int rows = out.ndim() - 3;
   const DType dtype = c.output().dtype;
-  NDArray x = dtype == DType::uint8 ? nd.cast(c.input(), DType::float32) : c.input();
-  if (rows == 0) x = nd.expand_dims(x, 0);
-  // _resample takes the first pixel where one is asked for; the middle one of three lies where it should
-  const auto odd = [](int64_t n) { return n == 1 ? 3 : n; };
-  NDArray y = nd._resample(
-      nd.transpose(x, Shape(0, 3, 1, 2)),
-      {.kind = ResampleKind::bilinear, .height = odd(out[rows]), .width = odd(out[rows + 1]), .align_corners = false});
-  for (int axis : {0, 1}) {
-    if (out[rows + axis] == 1) y = nd.slice_axis(y, axis + 2, 1, 2);
+  // _resample adds 16-bit floats in float32 itself
+  const bool adds =
+      interp != interp_nearest && (dtype == DType::uint8 || (size_of(dtype) == 2 && interp != interp_bilinear));
+  NDArray y = adds ? nd.cast(c.input(), DType::float32) : c.input();
+  if (interp == interp_bilinear) {
+    y = resized_bilinear(y, out);
+  } else {
+    const bool both_shrink = out[rows] <= in[rows] && out[rows + 1] <= in[rows + 1];
+    for (const int axis : {rows, rows + 1}) {
+      if (out[axis] != in[axis]) y = resized_along(y, axis, ResizeAxis(in[axis], out[axis]).taps(interp, both_shrink));
+    }
   }
-  y = nd._reshape_to(nd.transpose(y, Shape(0, 2, 3, 1)), {.shape = out});
-  if (dtype != DType::uint8) return c.set(y);
+  if (y.dtype() == dtype) return c.set(y);
+  if (dtype != DType::uint8) return c.set(nd.cast(y, dtype));
+  if (interp == interp_cubic || interp == interp_lanczos) y = nd.clip(y, 0, 255);  // their weights are negative in part
   // Half a unit is rounded up on every device, whichever way float32 left it: rounded to 1/1024 first, it is exact.
   c.set(nd.cast(nd.round(nd.round(y * 1024) / 1024), dtype));
 }

@@ -72,12 +72,13 @@ struct ImageCrop {
   void compose(ComposeContext& c) const;
 };
 
-// Bilinear at another size, (width, height) or one number for both; with keep_ratio one number is the shorter side. A
-// pixel is a square around its middle. Floating dtypes and uint8, whose numbers are rounded.
+// At another size, (width, height) or one number for both; with keep_ratio one number is the shorter side. A pixel is a
+// square around its middle. interp, as OpenCV numbers them: 0 nearest, 1 bilinear, 2 cubic, 3 the mean of the area,
+// 4 Lanczos of 8 x 8 pixels. Floating dtypes and uint8, whose numbers are rounded.
 struct ImageResize {
   Shape size{};
   bool keep_ratio = false;
-  int interp = 1;  // no other is implemented
+  int interp = 1;
   static constexpr OpTraits traits{.name = "_image_resize"};
   static constexpr void fields(auto field) {
     field("size", &ImageResize::size);

@@ -38,8 +38,7 @@ KAON_API NDArray imdecode(const NDArray& bytes, const DecodeOptions& options = {
 KAON_API NDArray imread(const std::filesystem::path& file, const DecodeOptions& options = {},
                         const std::source_location& site = std::source_location::current());
 
-// nd.image_resize of (height, width, channels) to (h, w, channels). Of the interpolations only 1, bilinear, is
-// implemented; ValueError for others.
+// nd.image_resize of (height, width, channels) to (h, w, channels). ValueError for another interp than 0 to 4.
 KAON_API NDArray imresize(const NDArray& src, int w, int h, int interp = 1,
                           const std::source_location& site = std::source_location::current());
 

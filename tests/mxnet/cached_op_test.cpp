@@ -100,6 +100,28 @@ TEST_CASE("a recorded call of a CachedOp has a gradient, after the CachedOp is g
   CHECK(gradient.values() == std::vector<float>{3, 4});
 }
 
+TEST_CASE("a CachedOp computes results whose shapes depend on values", "[mxnet]") {
+  const Sym x = Sym::variable("x"), index = Sym::variable("index");
+  const Sym chosen = Sym::call("_contrib_boolean_mask", "chosen", {{"axis", "0"}}, {&x, &index});
+  const CachedOp op(Sym::call("_mul_scalar", "twice", {{"scalar", "2"}}, {&chosen}));
+  const Array data({3, 2}, {1, 2, 3, 4, 5, 6}), gradient({3, 2}, {7, 7, 7, 7, 7, 7});
+  const Array two({3}, {0, 1, 1});
+  CHECK(op({&data, &two})[0].values() == std::vector<float>{6, 8, 10, 12});
+  NDArrayHandle variable = data.get(), attached = gradient.get();
+  uint32_t write = 1;
+  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  std::vector<Array> results;
+  {
+    const Recording recording;
+    const Array one({3}, {0, 0, 1});
+    results = op({&data, &one});
+  }
+  CHECK(results[0].values() == std::vector<float>{10, 12});
+  NDArrayHandle head = results[0].get();
+  ok(MXAutogradBackward(1, &head, nullptr, 0));
+  CHECK(gradient.values() == std::vector<float>{0, 0, 0, 0, 2, 2});
+}
+
 TEST_CASE("a CachedOp takes sparse arrays for their values", "[mxnet]") {
   const Array x({2, 2}, {1, 0, 0, 2}), y({2, 2}, {3, 4, 5, 6}), gradient({2, 2}, {0, 0, 0, 0});
   const Array csr = one("cast_storage", {&x}, {{"stype", "csr"}});

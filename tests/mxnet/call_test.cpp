@@ -58,6 +58,24 @@ TEST_CASE("Attributes mean what they mean in MXNet", "[mxnet]") {
   REQUIRE(invoke("_arange", {}, {{"start", "0"}, {"stop", "3"}, {"step", "0.5"}, {"dtype", "int32"}}, results) == -1);
 }
 
+TEST_CASE("An operator reads attributes that it does not list", "[mxnet]") {
+  const Array x({1, 2}, {1, 2}), y({1, 2}, {3, 4});
+  REQUIRE(one("_npi_concatenate", {&x, &y}, {{"axis", "1"}}).values() == Floats{1, 2, 3, 4});
+  REQUIRE(one("_npi_concatenate", {&x, &y}).shape() == std::vector<int>{2, 2});
+  REQUIRE(one("smooth_l1", {&x}, {{"scalar", "1"}, {"is_int", "True"}}).values() == Floats{0.5, 1.5});
+  const Texts size{{"input_dim", "3"}, {"output_dim", "1"}, {"deterministic", "True"}};
+  const Array weight({3, 1}, {5, 6, 7});
+  REQUIRE(one("_contrib_SparseEmbedding", {&x, &weight}, size).values() == Floats{6, 7});
+  std::vector<Array> results;
+  REQUIRE(invoke("_npi_concatenate", {&x, &y}, {{"axis", "None"}}, results) == -1);
+  REQUIRE_THAT(std::string(MXGetLastError()), Contains("does not support axis=None"));
+  REQUIRE(invoke("_linalg_potrf", {&x}, {{"upper", "1"}}, results) == -1);
+  uint32_t n = 0;
+  const char *name = nullptr, *about = nullptr, *key = nullptr, **names = nullptr, **types = nullptr, **texts = nullptr;
+  ok(MXSymbolGetAtomicSymbolInfo(Sym::op("smooth_l1"), &name, &about, &n, &names, &types, &texts, &key, nullptr));
+  REQUIRE(n == 2);
+}
+
 TEST_CASE("Without NumPy's shapes no result has a size that an empty input leaves open", "[mxnet]") {
   const Array x({2}, {1, 2});
   const Array empty = one("one_hot", {&x}, {{"depth", "0"}});

@@ -97,6 +97,22 @@ TEST_CASE("variables of a composed symbol are replaced in place, also by what wa
   CHECK(Sym::json(net.tojson()).arguments() == net.arguments());
 }
 
+TEST_CASE("a program in a node becomes what it is made of", "[mxnet]") {
+  const Sym x = Sym::variable("x"), data = Sym::variable("data"), w = Sym::variable("w");
+  const Sym inner = Sym::call("BatchNorm", "norm", {}, {&x});
+  Sym outer = Sym::atomic("_CachedOp", {{"subgraph", inner.tojson()}});
+  ok(outer.compose("call", {&data, &w}));
+  CHECK(outer.arguments() == Strings{"data", "w", "norm_beta"});
+  CHECK(outer.states() == Strings{"norm_moving_mean", "norm_moving_var"});
+  CHECK(outer.outputs() == inner.outputs());
+  SymbolHandle none = nullptr;
+  CHECK(Sym::create("_CachedOp", {{"subgraph", "{"}}, &none) == -1);
+  CHECK(Sym::create("_CachedOp", {}, &none) == -1);
+  Sym again = Sym::atomic("_CachedOp", {{"subgraph", inner.tojson()}});
+  CHECK(again.compose("call", {&x, &x, &x, &x, &x, &x}) == -1);
+  CHECK_THAT(MXGetLastError(), Catch::Contains("takes 5 inputs, got 6"));
+}
+
 TEST_CASE("parts of a symbol: outputs, internals, children, inputs", "[mxnet]") {
   const Sym x = Sym::variable("x");
   const Sym parts = Sym::call("SliceChannel", "cut", {{"num_outputs", "3"}}, {&x});

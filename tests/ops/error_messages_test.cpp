@@ -1374,9 +1374,9 @@ std::vector<Wrong> drawn() {
                         [] {
                           image::imdecode(ones({3, 3}, DType::uint8));
                         }),
-      wrong<ValueError>({"[_image_resize]", "interp must be 1", "3"},
+      wrong<ValueError>({"[_image_resize]", "interp must be", "5"},
                         [] {
-                          image::imresize(ones({3, 3, 3}), 2, 2, 3);
+                          image::imresize(ones({3, 3, 3}), 2, 2, 5);
                         }),
       wrong<ShapeError>({"[copyMakeBorder]", "(height, width, channels)", "got (3, 3)"},
                         [] {
@@ -1530,9 +1530,9 @@ std::vector<Wrong> drawn() {
                         }),
       wrong<ValueError>({"[UpSampling]", "at least one input", "none"},
                         [] { nd.UpSampling(std::vector<NDArray>{}, {.scale = 2}); }),
-      wrong<ValueError>({"[_image_resize]", "interp must be 1", "2"},
+      wrong<ValueError>({"[_image_resize]", "interp must be", "-1"},
                         [] {
-                          nd.image_resize(ones({2, 2, 3}), {3, 3}, {.interp = 2});
+                          nd.image_resize(ones({2, 2, 3}), {3, 3}, {.interp = -1});
                         }),
       wrong<ValueError>({"[_image_resize]", "(width, height)", "(0,)"},
                         [] {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "kaon/tests/ops/table/op_table.h"
 
@@ -239,6 +240,77 @@ void resize_row(Rows& rows, const op::ImageResize& op, const Shape& s, int64_t h
                     RowOptions{.dtypes = floats | dtype_bit(DType::uint8), .loosen = 4});
 }
 
+double keys(double t) {
+  constexpr double a = -0.75;
+  t = std::abs(t);
+  if (t >= 2) return 0;
+  return t < 1 ? (a + 2) * t * t * t - (a + 3) * t * t + 1 : a * t * t * t - 5 * a * t * t + 8 * a * t - 4 * a;
+}
+
+double lanczos(double t) {
+  const auto sinc = [](double x) { return x == 0 ? 1 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x); };
+  return std::abs(t) >= 4 ? 0 : sinc(t) * sinc(t / 4);
+}
+
+// The weights of an axis's pixels in result o: by the kernel at their distances, those at the edge repeated outside.
+std::vector<double> kernel_weights(double (*kernel)(double), double in, double out, double o) {
+  std::vector<double> weights(size_t(in), 0);
+  const double at = (o + 0.5) * in / out - 0.5;
+  double total = 0;
+  for (double k = std::floor(at) - 5; k < at + 5; ++k) total += kernel(at - k);
+  for (double k = std::floor(at) - 5; k < at + 5; ++k) {
+    weights[size_t(std::clamp(k, 0.0, in - 1))] += kernel(at - k) / total;
+  }
+  return weights;
+}
+
+// By how much of the result's part of the axis each pixel covers; `narrow`: of two at most.
+std::vector<double> covered_weights(double in, double out, double o, bool narrow) {
+  std::vector<double> weights(size_t(in), 0);
+  const double begin = o * in / out, end = begin + in / out;
+  const double first = std::floor(begin + 1e-9);
+  for (double i = first; i < end - 1e-9; ++i) {
+    const double covered = std::min(i + 1, end) - std::max(i, begin);
+    weights[size_t(narrow ? std::min(i, first + 1) : i)] += covered / (end - begin);
+  }
+  return weights;
+}
+
+std::vector<double> axis_weights(int interp, bool narrow, int64_t in, int64_t out, int64_t o) {
+  const auto i = double(in), n = double(out), at = double(o);
+  if (interp == 2) return kernel_weights(keys, i, n, at);
+  if (interp == 4) return kernel_weights(lanczos, i, n, at);
+  if (interp == 3) return covered_weights(i, n, at, narrow);
+  std::vector<double> weights(size_t(in), 0);
+  weights[size_t(std::floor(at * i / n + 1e-9))] = 1;
+  return weights;
+}
+
+// Other interpolations than bilinear. `narrow`: an axis gets longer.
+void interpolated_row(Rows& rows, const op::ImageResize& op, const Shape& s, bool narrow) {
+  const int h = s.ndim() - 3;
+  Shape to = s;
+  to[h] = op.size.back(), to[h + 1] = op.size[0];
+  const auto reference = [=](const Hosts& x) {
+    Host y = generate(to, [&](const Shape& p) {
+      const auto down = axis_weights(op.interp, narrow, s[h], to[h], p[h]);
+      const auto across = axis_weights(op.interp, narrow, s[h + 1], to[h + 1], p[h + 1]);
+      double sum = 0;
+      for (int64_t row = 0; row < s[h]; ++row) {
+        for (int64_t column = 0; column < s[h + 1]; ++column) {
+          const double weight = down[size_t(row)] * across[size_t(column)];
+          if (weight != 0) sum += weight * x[0].at(with(with(p, h, row), h + 1, column));
+        }
+      }
+      return x[0].dtype == DType::uint8 ? std::clamp(std::floor(sum + 0.5), 0.0, 255.0) : sum;
+    });
+    y.dtype = x[0].dtype;
+    return y;
+  };
+  rows.emplace_back(op, std::vector{in(s)}, reference,
+                    RowOptions{.dtypes = floats | dtype_bit(DType::uint8), .loosen = 8});
+}
+
 void resize_rows_of_images(Rows& rows) {
   resize_row(rows, {.size = Shape(7, 4)}, {3, 5, 3}, 4, 7);
   resize_row(rows, {.size = Shape(2, 3)}, {5, 7, 1}, 3, 2);
@@ -249,7 +321,14 @@ void resize_rows_of_images(Rows& rows) {
   resize_row(rows, {.size = Shape(5, 2), .keep_ratio = true}, {1, 3, 3}, 2, 5);
   resize_row(rows, {.size = Shape(5, 2)}, {1, 3, 3, 1}, 2, 5);
   resize_row(rows, {.size = Shape(5, 2)}, {0, 3, 3, 3}, 2, 5);
-  rows.emplace_back(op::ImageResize{.size = Shape(2), .interp = 2}, std::vector{in({3, 3, 3})}, Reference(),
+  for (const int interp : {0, 2, 3, 4}) {
+    interpolated_row(rows, {.size = Shape(7, 5), .interp = interp}, {3, 4, 3}, true);
+    interpolated_row(rows, {.size = Shape(2, 3), .interp = interp}, {2, 5, 7, 1}, false);
+    interpolated_row(rows, {.size = Shape(1, 1), .interp = interp}, {4, 3, 3}, false);
+    interpolated_row(rows, {.size = Shape(2, 7), .interp = interp}, {3, 9, 3}, true);
+    interpolated_row(rows, {.size = Shape(3, 5), .interp = interp}, {0, 5, 3, 3}, false);
+  }
+  rows.emplace_back(op::ImageResize{.size = Shape(2), .interp = 5}, std::vector{in({3, 3, 3})}, Reference(),
                     RowOptions{.refused = true});
 }
 
