@@ -389,7 +389,7 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
     }
     computed = program->block->forward(block_inputs, site);
   } else if (program->block) {
-    for (const Symbol& each : program->computed) computed.push_back(values(each));
+    computed = values.finish(program->computed);
   }
   std::vector<Value> outputs;
   size_t next = 0;

@@ -16,6 +16,34 @@ void Evaluator::bind(const Symbol& variable, const NDArray& value) {
 bool Evaluator::is_bound(const Symbol& variable) const { return values_.contains(variable.entry().node.get()); }
 
 NDArray Evaluator::operator()(const Symbol& value) {
+  compute(value, nullptr);
+  const SymbolEntry& head = value.entry();
+  return values_[head.node.get()][head.output];
+}
+
+std::vector<NDArray> Evaluator::finish(std::span<const Symbol> values) {
+  Reads left;
+  std::vector<const SymbolNode*> stack;
+  const auto read = [&](const SymbolNode* node) {
+    if (left[node]++ == 0 && !values_.contains(node)) stack.push_back(node);
+  };
+  for (const Symbol& value : values) read(value.entry().node.get());
+  while (!stack.empty()) {
+    const SymbolNode* const node = stack.back();
+    stack.pop_back();
+    for (const SymbolEntry& input : node->inputs) read(input.node.get());
+  }
+  std::vector<NDArray> results;
+  for (const Symbol& value : values) {
+    compute(value, &left);
+    const SymbolEntry& head = value.entry();
+    results.push_back(values_[head.node.get()][head.output]);
+    if (--left[head.node.get()] == 0) values_.erase(head.node.get());
+  }
+  return results;
+}
+
+void Evaluator::compute(const Symbol& value, Reads* left) {
   const SymbolEntry& head = value.entry();
   keep_.push_back(value);
   // depth first, without recursion: chains are as long as the net
@@ -43,8 +71,11 @@ NDArray Evaluator::operator()(const Symbol& value) {
     NDArray::apply(*node->op, node->attrs.get(), inputs, outputs, std::source_location::current(), node->name);
     values_[node] = std::move(outputs);
     stack.pop_back();
+    if (!left) continue;
+    for (const SymbolEntry& input : node->inputs) {
+      if (--(*left)[input.node.get()] == 0) values_.erase(input.node.get());
+    }
   }
-  return values_[head.node.get()][head.output];
 }
 
 }  // namespace kaon::onnx::convert

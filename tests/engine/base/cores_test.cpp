@@ -20,10 +20,10 @@ TEST_CASE("cores: an engine starts one thread for each core that its creator may
   }
   REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
   CHECK(engine::available_cores() == 1);
-  const Engine bound({});
+  const Engine bound{EngineOptions{}};
   CHECK(bound.stats().threads == 1);
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
-  const Engine free({});
+  const Engine free{EngineOptions{}};
   CHECK(free.stats().threads == CPU_COUNT(&before));
 }
 
