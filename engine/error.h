@@ -71,8 +71,8 @@ struct OpError : engine::RefCounted<OpError>, engine::Pooled {
 };
 
 // A base of exceptions with which one event fails many operations, as the death of a rank does. Where all causes of a
-// failure are of one such kind, a wait throws the first of them in place of an AggregateError: a program catches the kind
-// that it expects, however many operations were under way. So does waitall().
+// failure are of one such kind, a wait throws the first of them in place of an AggregateError: a program catches the
+// kind that it expects, however many operations were under way. So does waitall().
 class OneEvent {
  public:
   virtual ~OneEvent() = default;

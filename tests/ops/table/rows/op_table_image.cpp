@@ -302,7 +302,9 @@ void interpolated_row(Rows& rows, const op::ImageResize& op, const Shape& s, boo
           if (weight != 0) sum += weight * x[0].at(with(with(p, h, row), h + 1, column));
         }
       }
-      return x[0].dtype == DType::uint8 ? std::clamp(std::floor(sum + 0.5), 0.0, 255.0) : sum;
+      // a half, which weights that are no binary fractions give only nearly, is rounded up
+      if (x[0].dtype == DType::uint8) sum = std::clamp(std::floor(std::round(sum * 1024) / 1024 + 0.5), 0.0, 255.0);
+      return sum;
     });
     y.dtype = x[0].dtype;
     return y;
