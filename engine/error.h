@@ -84,8 +84,8 @@ class OneEvent {
 };
 
 // Thrown by waitall() with every failure that no wait has reported yet, in push order, and by a wait for an array whose
-// failure has several causes, unless all of them are one event, Cancelled or a OneEvent: then the first is thrown.
-// `where` says which operator inherited them.
+// failure has several causes. Where all are Cancelled, or of one kind of OneEvent, the first is thrown instead. `where`
+// says which operator inherited them.
 class AggregateError : public Error {
  public:
   explicit AggregateError(std::vector<engine::IntrusivePtr<const OpError>> errors, std::string where = {});

@@ -1,9 +1,9 @@
 // Ranks: mpirun -n 2 bench_comm. all_reduce of 1 KB to 100 MB beside bare MPI in turns, and the training of a LeNet, an
 // MLP and a ResNet-18 beside the same without communication: samples a second of all ranks, and the share of a step's
 // time that communication takes. Rank 0 prints. An argument runs one part: sizes, training (of the two small nets, also
-// with compression, shards and the same bits), resnet, link (a net whose
-// sums take longer than its backward; bench/comm/link runs it over a slow link). One engine thread a rank, since the
-// cores are the ranks'; KAON_BENCH_THREADS gives another number.
+// with compression, shards and the same bits), resnet, link (a net whose sums take longer than its backward;
+// bench/comm/link runs it over a slow link). One engine thread a rank, since the cores are the ranks';
+// KAON_BENCH_THREADS gives another number.
 #include <mpi.h>
 
 #include <cstdlib>

@@ -9,8 +9,8 @@
 namespace kaon::gluon::detail {
 
 // Rank 0 calls `write`; without ranks this process does. Returns on each rank when the file is there. Throws on rank 0
-// what `write` throws, on the others IoError then; CommError where a rank is gone, so that none waits for ever. A rank
-// that went before leaves the file as it was: what is to be written may be that of an update which did not happen.
+// what `write` throws, on the others IoError then; CommError where a rank is gone, so that none waits for ever. Where
+// one had gone before the call the file stays as it was: the last update may have failed with it.
 inline void write_by_one_rank(const GradientBuckets* ranks, const std::function<void()>& write) {
   if (!ranks) return write();
   ranks->ranks().barrier().wait_to_read();

@@ -78,6 +78,14 @@ CASES = {
 }
 
 
+def record_tolerances(root, group, lines):
+    """Replaces the lines of the group's cases in tolerances.txt."""
+    path = os.path.join(root, "tolerances.txt")
+    others = [l for l in open(path) if not l.startswith(group + "/")] if os.path.exists(path) else []
+    with open(path, "w") as f:
+        f.writelines(others + lines)
+
+
 def main():
     root = sys.argv[1]
     lines = []
@@ -101,10 +109,7 @@ def main():
         level = max(steps) if steps else 1e-3 * float(np.abs(outputs[0]).max())
         lines.append(f"quantised/{name} 0 {1.01 * level}\n")
         print(name, sorted({n.op_type for n in onnx.load(path).graph.node}), level)
-    path = os.path.join(root, "tolerances.txt")
-    others = [l for l in open(path) if not l.startswith("quantised/")] if os.path.exists(path) else []
-    with open(path, "w") as f:
-        f.writelines(others + lines)
+    record_tolerances(root, "quantised", lines)
 
 
 if __name__ == "__main__":

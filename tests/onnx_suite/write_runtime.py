@@ -147,10 +147,7 @@ def main():
             bounds = f"0 {1.01 * next(float(v) for k, v in known.items() if k.startswith('y') and k.endswith('_scale')):.3g}"
         lines.append(f"runtime/{name} {bounds}\n")
         print(name, sorted({n.op_type for n in model.graph.node}), bounds)
-    path = os.path.join(root, "tolerances.txt")
-    others = [l for l in open(path) if not l.startswith("runtime/")] if os.path.exists(path) else []
-    with open(path, "w") as f:
-        f.writelines(others + lines)
+    write_quantised.record_tolerances(root, "runtime", lines)
 
 
 if __name__ == "__main__":
