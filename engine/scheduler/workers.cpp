@@ -54,6 +54,8 @@ void Workers::wake() noexcept {
 
 bool Workers::begin_work() noexcept {
   const bool is_only = slots.count() == 1;
+  // A call may take the core from the thread that has made it, just before that runs the operation itself.
+  if (is_only && cores_ == 1) std::this_thread::yield();
   if (slots.claim_posted()) {
     if (is_only) vain_calls_ = 0;
     return true;
@@ -76,12 +78,16 @@ bool Workers::nap() noexcept {
     std::this_thread::sleep_for(nap_time);
     has_slot = slots.claim_posted();  // by a thread that had not seen that the worker naps
     if (has_slot) break;
-    if (!engine_.ready.is_empty() && slots.take()) {
-      slots.begin_spinning();
-      has_slot = true;
-      break;
+    uint64_t now_done = engine_.counts.done();
+    if (!engine_.ready.is_empty()) {
+      if (cores_ == 1) std::this_thread::yield();  // as in begin_work
+      const uint64_t before = std::exchange(now_done, engine_.counts.done());
+      if (before == now_done && !engine_.ready.is_empty() && slots.take()) {
+        slots.begin_spinning();
+        has_slot = true;
+        break;
+      }
     }
-    const uint64_t now_done = engine_.counts.done();
     idle = now_done == done ? idle + 1 : 0;
     done = now_done;
   }

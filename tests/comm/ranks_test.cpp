@@ -169,6 +169,31 @@ Task<void> check_sum(const comm::Communicator& all) {
 }
 }  // namespace
 
+TEST_CASE("comm: no worker waits for a rank that comes late to a short call") {
+  Engine engine({.threads = 1});
+  EngineScope scope(engine);
+  const int rank = world().rank(), size = world().size();
+  const comm::Communicator words = world().split(0, rank);
+  const NDArray x = values(rank, 7, DType::float32);
+  for (int late = 0; late < size; ++late) {
+    // It does not come before the others' only worker has done something else.
+    for (int r = 0; rank == late && r < size; ++r) {
+      if (r != late) words.recv({8}, DType::float32, r).wait_to_read();
+    }
+    const NDArray sum = world().all_reduce(x, comm::Reduce::sum);
+    const NDArray larger = world().all_reduce(nd.ones({100'000}), comm::Reduce::sum);
+    const NDArray most = world().all_reduce(x, comm::Reduce::max);
+    if (rank != late) {
+      const NDArray other = nd.dot(nd.ones({2, 3}), nd.ones({3, 4}));
+      CHECK(other.asvector<float>() == std::vector<float>(8, 3.0f));
+      words.send(other, late);
+    }
+    CHECK(sum.asvector<double>() == reduced(7, comm::Reduce::sum, size));
+    CHECK(larger.asvector<double>() == std::vector<double>(100'000, size));
+    CHECK(most.asvector<double>() == reduced(7, comm::Reduce::max, size));
+  }
+}
+
 TEST_CASE("comm: a collective is awaited") { CHECK(run_main(check_sum(world())) == 0); }
 
 TEST_CASE("comm: on an engine without workers, and under random schedules") {
