@@ -2,6 +2,7 @@
 // programs take turns:
 //   bench_onnx [--threads N] [--constants] [--winograd] FILE       a model, as parameters or as constants
 //   bench_onnx [--threads N] [--winograd] --own resnet18|bert|mlp  Kaon's net
+// With --plan it prints the plan in place of all that follows, so that the two can be compared.
 // Says "ready MILLISECONDS", from the file to the first result, and then for each line on the standard input, a number
 // of seconds, the median of the microseconds of a call, each waited for. bench/onnx/peers runs it.
 #include <cstdlib>
@@ -20,15 +21,18 @@ namespace {
 
 struct Options {
   int threads = 2;
-  bool constants = false, winograd = false;
+  bool constants = false, winograd = false, plan = false;
   std::string file, own;
 };
 
-using Call = std::function<std::vector<NDArray>()>;
+struct Run {
+  std::function<std::vector<NDArray>()> call;
+  std::function<std::string()> plan;
+};
 
 HybridizeOptions how(const Options& o) { return {.static_alloc = true, .static_shape = true, .winograd = o.winograd}; }
 
-Call loaded(const Options& o) {
+Run loaded(const Options& o) {
   onnx::Block net = onnx::load(o.file, {.trainable = !o.constants});
   net.hybridize(how(o));
   std::vector<NDArray> inputs;
@@ -38,17 +42,17 @@ Call loaded(const Options& o) {
     inputs.push_back(is_floating(info.dtype) ? nd.random_uniform(shape, {.low = -1, .high = 1}).astype(info.dtype)
                                              : nd.ones(shape, {.dtype = info.dtype}));
   }
-  return [net, inputs] { return net.forward(inputs); };
+  return {[net, inputs] { return net.forward(inputs); }, [net] { return net.plan()->dump(); }};
 }
 
 template <class Net>
-Call own_net(Net net, const NDArray& x, const Options& o) {
+Run own_net(Net net, const NDArray& x, const Options& o) {
   net.initialize(init::Xavier());
   net.hybridize(how(o));
-  return [net, x] { return std::vector<NDArray>{net(x)}; };
+  return {[net, x] { return std::vector<NDArray>{net(x)}; }, [net] { return net.plan()->dump(); }};
 }
 
-Call own(const Options& o) {
+Run own(const Options& o) {
   if (o.own == "resnet18") {
     return own_net(gluon::model_zoo::vision::resnet18_v1(), nd.random_uniform({1, 3, 224, 224}), o);
   }
@@ -62,15 +66,16 @@ Call own(const Options& o) {
   net.initialize(init::Xavier());
   net.hybridize(how(o));
   const NDArray words = nd.ones({1, 128}), types = nd.zeros({1, 128}), length = nd.full({1}, 128);
-  return [=] {
-    const auto [all, pooled] = net(words, types, length);
-    return std::vector<NDArray>{all, pooled};
-  };
+  return {[=] {
+            const auto [all, pooled] = net(words, types, length);
+            return std::vector<NDArray>{all, pooled};
+          },
+          [net] { return net.plan()->dump(); }};
 }
 
-double microseconds(const Call& call) {
+double microseconds(const Run& run) {
   return 1e6 * bench::seconds([&] {
-           for (const NDArray& y : call()) y.wait_to_read();
+           for (const NDArray& y : run.call()) y.wait_to_read();
          });
 }
 
@@ -84,6 +89,7 @@ int main(int argc, char** argv) {
     else if (word == "--own" && i + 1 < argc) o.own = argv[++i];
     else if (word == "--constants") o.constants = true;
     else if (word == "--winograd") o.winograd = true;
+    else if (word == "--plan") o.plan = true;
     else o.file = word;
   }
   if (o.file.empty() == o.own.empty()) {
@@ -92,20 +98,24 @@ int main(int argc, char** argv) {
   }
   Engine engine(EngineOptions{.threads = o.threads});
   EngineScope scope(engine);
-  Call call;
+  Run run;
   const double first = 1e-3 * [&] {
     const auto begin = std::chrono::steady_clock::now();
-    call = o.own.empty() ? loaded(o) : own(o);
-    microseconds(call);
+    run = o.own.empty() ? loaded(o) : own(o);
+    microseconds(run);
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   }();
-  for (int i = 0; i < 5; ++i) microseconds(call);
+  if (o.plan) {
+    fmt::print("{}\n", run.plan());
+    return 0;
+  }
+  for (int i = 0; i < 5; ++i) microseconds(run);
   fmt::print("ready {:.1f}\n", first);
   std::fflush(stdout);
   for (double seconds = 0; std::cin >> seconds;) {
     std::vector<double> times;
     for (double sum = 0; times.size() < 3 || sum < seconds * 1e6; sum += times.back()) {
-      times.push_back(microseconds(call));
+      times.push_back(microseconds(run));
     }
     fmt::print("{:.3f}\n", bench::summarize(times).median);
     std::fflush(stdout);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>  // join
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <unordered_map>
 
 #include "kaon/engine/device/backend.h"
@@ -117,18 +118,19 @@ void SymbolBlock::check_input(size_t i, const Shape& shape, DType dtype) const {
 std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, std::source_location site) const {
   check_count(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i].shape(), inputs[i].dtype());
-  std::vector<NDArray> all = inputs;
+  std::vector<NDArray> zeros;
   if (!labels_.empty()) {
     Shapes known;
     for (size_t i = 0; i < inputs.size(); ++i) known[inputs_[i]] = inputs[i].shape();
     auto names = program_.list_arguments();
     auto shapes = program_.infer_shape(known).arguments;
     for (const std::string& label : labels_) {
-      all.push_back(nd.zeros(shapes[size_t(std::find(names.begin(), names.end(), label) - names.begin())]));
+      zeros.push_back(nd.zeros(shapes[size_t(std::find(names.begin(), names.end(), label) - names.begin())]));
     }
   }
-  std::vector<const NDArray*> arrays;
-  for (const NDArray& a : all) arrays.push_back(&a);
+  boost::container::small_vector<const NDArray*, 8> arrays;
+  for (const NDArray& a : inputs) arrays.push_back(&a);
+  for (const NDArray& a : zeros) arrays.push_back(&a);
   auto trace = [&](std::span<const Symbol> data) {
     Symbol s = compose_all(data);
     std::vector<Symbol> outputs;
@@ -136,10 +138,11 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
     return outputs;
   };
   std::vector<NDArray> outputs;
-  detail::call_traced(*node_, {.arrays = arrays, .form = {}}, trace, site, [&](size_t n, std::span<const size_t>) {
-    outputs.resize(n);
-    return std::span(outputs);
-  });
+  detail::call_traced(*node_, {.arrays = {arrays.data(), arrays.size()}, .form = {}}, trace, site,
+                      [&](size_t n, std::span<const size_t>) {
+                        outputs.resize(n);
+                        return std::span(outputs);
+                      });
   return outputs;
 }
 

@@ -441,6 +441,12 @@ gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
   return *program->block;
 }
 
+engine::IntrusivePtr<PlanReport> Block::plan() const {
+  const State& s = *state_;
+  if (s.programs.empty() || !s.programs.front().program->block) return gluon::Block::plan();  // which throws
+  return s.programs.front().program->block->plan();
+}
+
 Block load(const std::filesystem::path& file, const LoadOptions& options) { return Block(file, options); }
 
 gluon::SymbolBlock load_block(const std::filesystem::path& file, const std::vector<Shape>& shapes) {

@@ -89,6 +89,8 @@ class Block : public gluon::Block {
   // any other, printed, exported and put into nets, which shares this one's parameters. Throws as forward() does,
   // TraceError where the program depends on values.
   gluon::SymbolBlock specialize(const std::vector<Shape>& shapes) const;
+  // The plan of the latest hybridized call, to be looked at. Throws StateError before the first.
+  engine::IntrusivePtr<PlanReport> plan() const;
 
  private:
   struct State;
