@@ -53,7 +53,9 @@ TEST_CASE("onnx block: a net that is written and read back gives the same, also 
   const NDArray y = net(x);
   onnx::save(net, folder.path / "net.onnx", {.batch_name = "n"});
   onnx::Block back = onnx::load(folder.path / "net.onnx");
+  CHECK_THROWS_AS(back.plan(), StateError);
   CHECK(largest_difference(back(x), y) < 1e-5);
+  CHECK(back.plan()->dump().find("(FullyConnected)") != std::string::npos);
   const NDArray more = nd.random_normal({5, 3, 8, 8});
   CHECK(largest_difference(back(more), net(more)) < 1e-5);
   back.hybridize(false);
