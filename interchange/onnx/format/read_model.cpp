@@ -136,6 +136,11 @@ class Reader {
       }
     }
     if (a.type == T::undefined) a.type = seen;  // files before IR version 2 do not say it
+    const bool has_value = (a.type != T::tensor || !a.tensors.empty()) && (a.type != T::graph || !a.graphs.empty());
+    if (!has_value && a.reference.empty()) {
+      r.fail(fmt::format("attribute '{}' says that it has a {}, and has none", a.name,
+                         a.type == T::tensor ? "tensor" : "graph"));
+    }
     return a;
   }
 

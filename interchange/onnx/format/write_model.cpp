@@ -52,6 +52,11 @@ WireWriter as_message(const Attribute& a) {
   using T = Attribute::Type;
   WireWriter w;
   w.text(1, a.name);
+  if (!a.reference.empty()) {  // its value is that of an attribute of the function
+    w.integer(20, int64_t(a.type));
+    w.text(21, a.reference);
+    return w;
+  }
   switch (a.type) {
     case T::float32: w.float32(2, a.f); break;
     case T::integer: w.integer(3, a.i); break;
