@@ -2,9 +2,9 @@
 // programs take turns:
 //   bench_onnx [--threads N] [--constants] [--winograd] FILE       a model, as parameters or as constants
 //   bench_onnx [--threads N] [--winograd] --own resnet18|bert|mlp  Kaon's net
-// With --plan it prints the plan in place of all that follows, so that the two can be compared.
-// Says "ready MILLISECONDS", from the file to the first result, and then for each line on the standard input, a number
-// of seconds, the median of the microseconds of a call, each waited for. bench/onnx/peers runs it.
+// --plan prints the plan and ends. Else the program says "ready MILLISECONDS", from the file to the first result, and
+// then for each line on the standard input, a number of seconds, the median of the microseconds of a call, each waited
+// for. bench/onnx/peers runs it.
 #include <cstdlib>
 #include <iostream>
 

@@ -169,14 +169,14 @@ Task<void> check_sum(const comm::Communicator& all) {
 }
 }  // namespace
 
-TEST_CASE("comm: no worker waits for a rank that comes late to a short call") {
+TEST_CASE("comm: no worker waits for a rank that comes late to a collective") {
   Engine engine({.threads = 1});
   EngineScope scope(engine);
   const int rank = world().rank(), size = world().size();
   const comm::Communicator words = world().split(0, rank);
   const NDArray x = values(rank, 7, DType::float32);
   for (int late = 0; late < size; ++late) {
-    // It does not come before the others' only worker has done something else.
+    // The late rank calls after the only worker of each other rank has computed something else.
     for (int r = 0; rank == late && r < size; ++r) {
       if (r != late) words.recv({8}, DType::float32, r).wait_to_read();
     }

@@ -241,6 +241,20 @@ TEST_CASE("onnx files: messages inside one another have an end") {
   CHECK_THROWS_WITH(onnx::load(folder.write("deep.onnx", model.data())), Catch::Contains("inside one another"));
 }
 
+TEST_CASE("onnx files: an attribute that lacks its tensor or graph is refused") {
+  Folder folder;
+  for (const auto& [type, what] : {std::pair{4, "tensor"}, std::pair{5, "graph"}}) {
+    WireWriter attribute, node, graph, model;
+    attribute.text(1, "body");
+    attribute.integer(20, type);
+    node.message(5, attribute);
+    graph.message(1, node);
+    model.message(7, graph);
+    CHECK_THROWS_WITH(onnx::load(folder.write("lacks.onnx", model.data())),
+                      Catch::Contains("attribute 'body'") && Catch::Contains(what) && Catch::Contains("offset"));
+  }
+}
+
 TEST_CASE("onnx files: what the graph lacks is named when it runs") {
   Folder folder;
   Model m = sum();
