@@ -1,4 +1,6 @@
-// Linear algebra where random matrices do not come: singular matrices, NaN, equal eigenvalues, nothing at all.
+// Linear algebra where random matrices do not come: singular matrices, NaN, equal eigenvalues, nothing at all, memory
+// that begins anywhere.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -104,6 +106,26 @@ TEST_CASE("linear algebra: only the triangle that is named is read", "[ops]") {
 TEST_CASE("linear algebra: many products in one einsum, in the order that keeps them small", "[ops]") {
   const NDArray x = nd.ones({200, 200}), v = nd.ones({200});
   CHECK(values(nd.einsum("ij,jk,kl,l->i", std::array{x, x, x, v}))[7] == 8e6f);
+}
+
+TEST_CASE("linear algebra: a matrix-vector product has the same bits wherever the matrix begins in memory", "[ops]") {
+  for (int64_t columns : {16, 250, 256, 264, 512}) {
+    const NDArray x = nd.random_normal({1, columns});
+    for (int64_t rows : {3, 4, 9}) {
+      CAPTURE(columns, rows);
+      const Floats w = values(nd.random_normal({rows, columns}));
+      Floats first;
+      for (size_t offset = 0; offset < 17; ++offset) {
+        Floats memory(w.size() + offset,
+                      nan_);  // the program's memory ends with the matrix: no lane may be read behind
+        std::copy(w.begin(), w.end(), memory.begin() + int64_t(offset));
+        const NDArray matrix = NDArray::from_blob(memory.data() + offset, {rows, columns});
+        const Floats y = values(nd.dot(x, matrix, {.transpose_b = true}));
+        if (offset == 0) first = y;
+        REQUIRE(y == first);
+      }
+    }
+  }
 }
 
 }  // namespace linalg_test

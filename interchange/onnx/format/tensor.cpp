@@ -1,11 +1,13 @@
 // Arrays of the tensors in files.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kaon/engine/error.h"
 #include "kaon/interchange/file/file_bytes.h"
 #include "kaon/interchange/onnx/format/model.h"
+#include "kaon/ops/array/array_node.h"
 
 namespace kaon::onnx::format {
 
@@ -55,9 +57,9 @@ NDArray Tensor::values() const {
   if (reinterpret_cast<uintptr_t>(data) % size_of(*dtype) == 0) {
     return interchange::over_mapping(data, s, *dtype, [keeper = keeper] {});
   }
-  auto own = std::make_shared<std::vector<uint64_t>>((bytes.size() + 7) / 8);
-  std::memcpy(own->data(), bytes.data(), bytes.size());
-  return interchange::over_mapping(own->data(), s, *dtype, [own] {});
+  NDArray own = NDArray::empty(s, *dtype);
+  std::memcpy(own.node().data(), bytes.data(), bytes.size());
+  return own;
 }
 
 NDArray dense(const SparseTensor& tensor) {
@@ -73,7 +75,9 @@ NDArray dense(const SparseTensor& tensor) {
   if (size > (int64_t(1) << 26))
     throw IoError(fmt::format("[onnx] sparse tensor {} is too large: {}", tensor.values.name, s.str()));
   const size_t width = size_of(values.dtype());
-  auto own = std::make_shared<std::vector<uint64_t>>((size_t(size) * width + 7) / 8 + 1);
+  NDArray own = NDArray::empty(s, values.dtype());
+  std::byte* const to = size ? static_cast<std::byte*>(own.node().data()) : nullptr;
+  std::fill_n(to, size_t(size) * width, std::byte(0));
   const std::byte* from = tensor.values.bytes.data();
   for (int64_t i = 0; i < n; ++i) {
     int64_t at = 0;
@@ -88,9 +92,9 @@ NDArray dense(const SparseTensor& tensor) {
     }
     if (at < 0 || at >= size)
       throw IoError(fmt::format("[onnx] sparse tensor {}: an index outside of {}", tensor.values.name, s.str()));
-    std::memcpy(reinterpret_cast<std::byte*>(own->data()) + size_t(at) * width, from + size_t(i) * width, width);
+    std::memcpy(to + size_t(at) * width, from + size_t(i) * width, width);
   }
-  return interchange::over_mapping(own->data(), s, values.dtype(), [own] {});
+  return own;
 }
 
 }  // namespace kaon::onnx::format

@@ -54,30 +54,77 @@ HWY_INLINE hn::Vec<D> row_lanes(D d, const float* HWY_RESTRICT w, const float* H
 // Four rows side by side load x once for the four: the processor then has W to load and little else, and reads it at
 // the speed of its second-level cache. Row after row takes 1.2 times as long.
 template <class D>
+HWY_INLINE void four_rows(D d, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, float* HWY_RESTRICT y,
+                          int64_t columns) {
+  const int64_t n = int64_t(hn::Lanes(d));
+  const float *const w1 = w + columns, *const w2 = w1 + columns, *const w3 = w2 + columns;
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  int64_t k = 0;
+  for (; k + 2 * n <= columns; k += 2 * n) {
+    const auto a = hn::LoadU(d, x + k), b = hn::LoadU(d, x + k + n);
+    s0 = hn::MulAdd(b, hn::LoadU(d, w + k + n), hn::MulAdd(a, hn::LoadU(d, w + k), s0));
+    s1 = hn::MulAdd(b, hn::LoadU(d, w1 + k + n), hn::MulAdd(a, hn::LoadU(d, w1 + k), s1));
+    s2 = hn::MulAdd(b, hn::LoadU(d, w2 + k + n), hn::MulAdd(a, hn::LoadU(d, w2 + k), s2));
+    s3 = hn::MulAdd(b, hn::LoadU(d, w3 + k + n), hn::MulAdd(a, hn::LoadU(d, w3 + k), s3));
+  }
+  for (; k + n <= columns; k += n) {
+    const auto a = hn::LoadU(d, x + k);
+    s0 = hn::MulAdd(a, hn::LoadU(d, w + k), s0), s1 = hn::MulAdd(a, hn::LoadU(d, w1 + k), s1);
+    s2 = hn::MulAdd(a, hn::LoadU(d, w2 + k), s2), s3 = hn::MulAdd(a, hn::LoadU(d, w3 + k), s3);
+  }
+  sum_lanes_of_four(d, s0, s1, s2, s3, y);
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// The same four rows where each begins `offset` elements behind a vector's boundary, as in a file that was mapped, and
+// ends as far behind one: W is loaded in whole aligned vectors, of which the first and the last are shared with the
+// neighbours. A load across two lines of the cache takes as long as two. Element k is added in lane (k + offset) mod n
+// in the same order as above, and the lanes are turned back at the end: the sums are the same to the bit.
+template <class D>
+HWY_INLINE void four_offset_rows(D d, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, float* HWY_RESTRICT y,
+                                 int64_t columns, int64_t offset) {
+  const int64_t n = int64_t(hn::Lanes(d));
+  const auto behind = hn::FirstN(d, size_t(offset)), ahead = hn::Not(behind);
+  w -= offset, x -= offset;
+  const float *const w1 = w + columns, *const w2 = w1 + columns, *const w3 = w2 + columns;
+  const auto first = hn::MaskedLoad(ahead, d, x);
+  const auto zero = hn::Zero(d);
+  auto s0 = hn::MulAdd(first, hn::MaskedLoad(ahead, d, w), zero);
+  auto s1 = hn::MulAdd(first, hn::MaskedLoad(ahead, d, w1), zero);
+  auto s2 = hn::MulAdd(first, hn::MaskedLoad(ahead, d, w2), zero);
+  auto s3 = hn::MulAdd(first, hn::MaskedLoad(ahead, d, w3), zero);
+  int64_t k = n;
+  for (; k < columns; k += n) {
+    const auto a = hn::LoadU(d, x + k);
+    s0 = hn::MulAdd(a, hn::Load(d, w + k), s0), s1 = hn::MulAdd(a, hn::Load(d, w1 + k), s1);
+    s2 = hn::MulAdd(a, hn::Load(d, w2 + k), s2), s3 = hn::MulAdd(a, hn::Load(d, w3 + k), s3);
+  }
+  const auto last = hn::MaskedLoad(behind, d, x + k);
+  s0 = hn::MulAdd(last, hn::MaskedLoad(behind, d, w + k), s0);
+  s1 = hn::MulAdd(last, hn::MaskedLoad(behind, d, w1 + k), s1);
+  s2 = hn::MulAdd(last, hn::MaskedLoad(behind, d, w2 + k), s2);
+  s3 = hn::MulAdd(last, hn::MaskedLoad(behind, d, w3 + k), s3);
+  HWY_ALIGN int32_t turn[HWY_MAX_BYTES / sizeof(int32_t)];
+  for (int64_t i = 0; i < n; ++i) turn[i] = int32_t((i + offset) & (n - 1));
+  const auto turned = hn::SetTableIndices(d, turn);
+  sum_lanes_of_four(d, hn::TableLookupLanes(s0, turned), hn::TableLookupLanes(s1, turned),
+                    hn::TableLookupLanes(s2, turned), hn::TableLookupLanes(s3, turned), y);
+}
+#endif
+
+template <class D>
 HWY_INLINE void gemv_rows(D d, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, const float* HWY_RESTRICT bias,
                           float* HWY_RESTRICT y, int64_t rows, int64_t columns) {
-  const int64_t whole = columns / int64_t(hn::Lanes(d)) * int64_t(hn::Lanes(d));
   const int64_t n = int64_t(hn::Lanes(d));
+  const int64_t whole = columns / n * n;
   int64_t i = 0;
-  for (; i + 4 <= rows; i += 4) {
-    const float *const w0 = w + i * columns, *const w1 = w0 + columns, *const w2 = w1 + columns,
-                       *const w3 = w2 + columns;
-    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    int64_t k = 0;
-    for (; k + 2 * n <= columns; k += 2 * n) {
-      const auto a = hn::LoadU(d, x + k), b = hn::LoadU(d, x + k + n);
-      s0 = hn::MulAdd(b, hn::LoadU(d, w0 + k + n), hn::MulAdd(a, hn::LoadU(d, w0 + k), s0));
-      s1 = hn::MulAdd(b, hn::LoadU(d, w1 + k + n), hn::MulAdd(a, hn::LoadU(d, w1 + k), s1));
-      s2 = hn::MulAdd(b, hn::LoadU(d, w2 + k + n), hn::MulAdd(a, hn::LoadU(d, w2 + k), s2));
-      s3 = hn::MulAdd(b, hn::LoadU(d, w3 + k + n), hn::MulAdd(a, hn::LoadU(d, w3 + k), s3));
-    }
-    for (; k + n <= columns; k += n) {
-      const auto a = hn::LoadU(d, x + k);
-      s0 = hn::MulAdd(a, hn::LoadU(d, w0 + k), s0), s1 = hn::MulAdd(a, hn::LoadU(d, w1 + k), s1);
-      s2 = hn::MulAdd(a, hn::LoadU(d, w2 + k), s2), s3 = hn::MulAdd(a, hn::LoadU(d, w3 + k), s3);
-    }
-    sum_lanes_of_four(d, s0, s1, s2, s3, y + i);
+#if HWY_TARGET != HWY_SCALAR
+  const int64_t offset = int64_t(reinterpret_cast<uintptr_t>(w) / sizeof(float) & uintptr_t(n - 1));
+  if (offset && whole == columns && columns >= 16 * n) {  // short rows gain less than turning the lanes costs
+    for (; i + 4 <= rows; i += 4) four_offset_rows(d, w + i * columns, x, y + i, columns, offset);
   }
+#endif
+  for (; i + 4 <= rows; i += 4) four_rows(d, w + i * columns, x, y + i, columns);
   for (; i < rows; ++i) y[i] = hn::GetLane(hn::SumOfLanes(d, row_lanes(d, w + i * columns, x, columns)));
   for (i = 0; i < rows; ++i) {
     float sum = y[i];
