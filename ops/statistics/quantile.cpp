@@ -45,6 +45,11 @@ void infer_quantile(InferContext& c, const std::optional<Shape>& axis, bool keep
   c.set_output(shape, quantile_dtype(c.dtype()));
 }
 
+// An operator less where the shape is this one already.
+NDArray reshaped(const NDArray& a, const Shape& shape) {
+  return a.shape() == shape ? a : nd._reshape_to(a, {.shape = shape});
+}
+
 // a with the axes in `mask` as one, the last.
 NDArray as_rows(const NDArray& a, uint32_t mask) {
   Shape order, rows;
@@ -57,7 +62,7 @@ NDArray as_rows(const NDArray& a, uint32_t mask) {
   }
   rows.push_back(n);
   const bool is_in_order = std::is_sorted(order.begin(), order.end());
-  return nd._reshape_to(is_in_order ? a : nd.transpose(a, order), {.shape = rows});
+  return reshaped(is_in_order ? a : nd.transpose(a, order), rows);
 }
 
 // Between two elements of each row, at this share of the way; the lower one where that is no way, also to infinity.
@@ -127,7 +132,7 @@ void op::Quantile::compose(ComposeContext& c) const {
   if (shape.size() == 0) return c.set(none_of(a, shape));
   const NDArray rows = as_rows(a, chosen_axes(axis, a.ndim(), "quantile"));
   if (q) {
-    return c.set(nd._reshape_to(with_nan(of_number(rows, *q, interpolation), rows), {.shape = shape}));
+    return c.set(reshaped(with_nan(of_number(rows, *q, interpolation), rows), shape));
   }
   const int64_t count = c.input(1).size();
   const NDArray list = nd._reshape_to(nd.stop_gradient(nd.cast(c.input(1), DType::float64)), {.shape = Shape(count)});
@@ -163,7 +168,7 @@ void op::Median::compose(ComposeContext& c) const {
   const int64_t n = rows.shape().back();
   NDArray y = nd._order(rows, {.k = n % 2 == 0 ? 2 : 1, .first = (n - 1) / 2})[0];
   if (n % 2 == 0) y = nd.mean(y, {.axis = Shape(rows.ndim() - 1), .keepdims = true});
-  c.set(nd._reshape_to(with_nan(y, rows), {.shape = shape}));
+  c.set(reshaped(with_nan(y, rows), shape));
 }
 
 }  // namespace kaon

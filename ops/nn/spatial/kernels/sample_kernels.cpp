@@ -19,11 +19,12 @@ namespace kaon::ops {
 constexpr int64_t block = 256;  // points at a time
 
 // Up to `block` points: the four pixels that each is between, with their weights and the derivatives of these by the
-// position. Rows of `block` numbers.
+// position. Rows of `block` numbers. The pixels are two pairs side by side, one above the other.
 template <class T>
 struct Points {
   using Index = hwy::MakeSigned<T>;
-  alignas(64) Index pixel[4][block];
+  int64_t side;  // from a pair's left pixel to its right one: 1, but 0 in images of one column
+  alignas(64) Index pair[2][block];
   alignas(64) T weight[4][block], down[4][block], right[4][block];
   alignas(64) T y[block], x[block];  // positions
 };
@@ -65,19 +66,37 @@ HWY_INLINE Pair<D> pair_of(D d, hn::Vec<D> at, int64_t size, bool edge) {
   return p;
 }
 
+// The same, but low and high side by side, in images of two columns and more. A pixel outside has no weight: the pair
+// moves so that it has two inside, and the one that had weight is the other of the two.
+template <class D>
+HWY_INLINE Pair<D> side_by_side(D d, const Pair<D>& x, int64_t size) {
+  using T = hn::TFromD<D>;
+  const hn::RebindToSigned<D> di;
+  const auto left = hn::Min(x.low, hn::Set(di, hwy::MakeSigned<T>(std::max<int64_t>(size - 2, 0))));
+  const auto turns = hn::RebindMask(d, hn::Or(hn::Eq(x.high, hn::Zero(di)), hn::Gt(x.low, left)));
+  Pair<D> p;
+  p.low = p.high = left;
+  p.low_weight = hn::IfThenElse(turns, x.high_weight, x.low_weight);
+  p.high_weight = hn::IfThenElse(turns, x.low_weight, x.high_weight);
+  p.low_slope = hn::IfThenElse(turns, x.high_slope, x.low_slope);
+  p.high_slope = hn::IfThenElse(turns, x.low_slope, x.high_slope);
+  return p;
+}
+
 // Fills the pixels and weights of n points from their positions; with `slopes` the derivatives too.
 template <class T>
 void find_pixels(Points<T>& p, int64_t n, int64_t height, int64_t width, bool edge, bool slopes) {
+  p.side = width > 1;
   for_each_vector<T>(n, [&](auto d, int64_t i) {
     using D = decltype(d);
     const hn::RebindToSigned<D> di;
     const Pair<D> y = pair_of(d, hn::LoadU(d, p.y + i), height, edge);
-    const Pair<D> x = pair_of(d, hn::LoadU(d, p.x + i), width, edge);
+    const Pair<D> x = side_by_side(d, pair_of(d, hn::LoadU(d, p.x + i), width, edge), width);
     const auto columns = hn::Set(di, hwy::MakeSigned<T>(width));
+    hn::StoreU(hn::Add(hn::Mul(y.low, columns), x.low), di, p.pair[0] + i);
+    hn::StoreU(hn::Add(hn::Mul(y.high, columns), x.low), di, p.pair[1] + i);
     for (int k = 0; k < 4; ++k) {
-      const auto row = k < 2 ? y.low : y.high, column = k % 2 ? x.high : x.low;
       const auto of_row = k < 2 ? y.low_weight : y.high_weight, of_column = k % 2 ? x.high_weight : x.low_weight;
-      hn::StoreU(hn::Add(hn::Mul(row, columns), column), di, p.pixel[k] + i);
       hn::StoreU(hn::Mul(of_row, of_column), d, p.weight[k] + i);
       if (!slopes) continue;
       hn::StoreU(hn::Mul(k < 2 ? y.low_slope : y.high_slope, of_column), d, p.down[k] + i);
@@ -86,15 +105,41 @@ void find_pixels(Points<T>& p, int64_t n, int64_t height, int64_t width, bool ed
   });
 }
 
-// The sum of the pixels of points from i on with these weights; those of weight 0 are not read.
+// The left and right pixels of pairs.
+template <class D, class T>
+HWY_INLINE void pixels_of(D d, const T* plane, hn::Vec<hn::RebindToSigned<D>> at, int64_t side, hn::Vec<D>& left,
+                          hn::Vec<D>& right) {
+  const hn::RebindToSigned<D> di;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  if constexpr (sizeof(T) == 4 && hn::MaxLanes(D()) >= 4) {
+    if (side == 1) {  // a pair in one load of 64 bits: gathering takes its time for each load
+      const hn::Repartition<int64_t, D> pairs;
+      const hn::Half<decltype(di)> half;
+      const auto gather = [&](auto some) {
+        const auto bytes = hn::ShiftLeft<2>(hn::PromoteTo(pairs, some));
+        return hn::BitCast(d, hn::GatherOffset(pairs, reinterpret_cast<const int64_t*>(plane), bytes));
+      };
+      const auto first = gather(hn::LowerHalf(half, at)), second = gather(hn::UpperHalf(half, at));
+      left = hn::ConcatEven(d, second, first), right = hn::ConcatOdd(d, second, first);
+      return;
+    }
+  }
+#endif
+  left = hn::GatherIndex(d, plane, at);
+  right = hn::GatherIndex(d, plane, hn::Add(at, hn::Set(di, hwy::MakeSigned<T>(side))));
+}
+
+// The sum of the pixels of points from i on with these weights; those of weight 0 do not count, whatever they are.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> weighted(D d, const Points<T>& p, const T (&weights)[4][block], const T* plane, int64_t i) {
-  const hn::RebindToSigned<D> di;
   auto sum = hn::Zero(d);
-  for (int k = 0; k < 4; ++k) {
-    const auto w = hn::LoadU(d, weights[k] + i);
-    const auto v = hn::GatherIndex(d, plane, hn::LoadU(di, p.pixel[k] + i));
-    sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(w, hn::Zero(d)), hn::Mul(w, v)));
+  for (int row = 0; row < 2; ++row) {
+    hn::Vec<D> pixels[2];
+    pixels_of(d, plane, hn::LoadU(hn::RebindToSigned<D>(), p.pair[row] + i), p.side, pixels[0], pixels[1]);
+    for (int k = 0; k < 2; ++k) {
+      const auto w = hn::LoadU(d, weights[2 * row + k] + i);
+      sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(w, hn::Zero(d)), hn::Mul(w, pixels[k])));
+    }
   }
   return sum;
 }
@@ -230,7 +275,7 @@ template <class T>
 void spread(const Points<T>& p, const T* head, int64_t n, T* plane) {
   for (int64_t k = 0; k < n; ++k) {
     for (int i = 0; i < 4; ++i) {
-      if (p.weight[i][k] != 0) plane[p.pixel[i][k]] += p.weight[i][k] * head[k];
+      if (p.weight[i][k] != 0) plane[p.pair[i / 2][k] + i % 2 * p.side] += p.weight[i][k] * head[k];
     }
   }
 }
