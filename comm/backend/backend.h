@@ -25,10 +25,11 @@ struct Call {
   std::shared_ptr<const std::vector<int64_t>> counts{};
 };
 
-// A send that is under way. Destroyed without an end, it keeps its memory for ever.
-class Sending {
+// A call that is under way. Destroyed without an end, it keeps its memory for ever. Thread safety: as Group's.
+class Pending {
  public:
-  virtual ~Sending() = default;
+  virtual ~Pending() = default;
+  // Does what can be done at once, and says whether the call has ended. Throws CommError.
   virtual bool has_ended() = 0;
 };
 
@@ -41,9 +42,10 @@ class Group {
   virtual int size() const = 0;
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
-  // Runs the call. Blocks until it has ended here.
+  // Begins a call that needs no thread: a send, and what is so short that a thread would take longer. Null for others.
+  virtual std::unique_ptr<Pending> begin(const Call& call) = 0;
+  // Runs one of these others. Blocks until it has ended here.
   virtual void run(const Call& call) = 0;
-  virtual std::unique_ptr<Sending> begin_send(const Call& call) = 0;
   // Blocks. Null where color is negative.
   virtual std::unique_ptr<Group> split(int color, int key) = 0;
   // Each rank's text, by rank. Blocks.

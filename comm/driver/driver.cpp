@@ -242,9 +242,11 @@ std::shared_ptr<Driver> Driver::split(int color, int key, const OpLabel& label) 
 
 void Driver::ready(uint64_t place, Entry entry) {
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (failure_.empty()) {
+      const bool is_short = entry.body->call.kind == Kind::all_reduce;
       ready_.emplace(place, entry);
+      if (place == next_ && is_short && !running_ && sends_.empty()) return run_short(lock);
       if (place == next_) wake_.notify_one();
       return;
     }
@@ -275,8 +277,12 @@ void Driver::fail(const std::string& text) noexcept {
     failure_ = text;
     for (auto& [place, entry] : ready_) ending.emplace_back(entry.op, entry.body->call.kind);
     ready_.clear();
-    // The thread stays inside a call that may never end, and keeps its arrays.
-    if (OpNode* op = std::exchange(running_, nullptr)) ending.emplace_back(op, running_call_.kind);
+    // The thread stays inside a call that may never end, and keeps its arrays. One that is pending is ended by the
+    // thread that looks after it.
+    if (running_ && !is_pending_) {
+      ending.emplace_back(std::exchange(running_, nullptr), running_call_.kind);
+      handed_.reset();
+    }
     for (Send& s : sends_) {
       OpBody<Collective>::get(*s.op).in->retain();  // for ever: MPI may still read it
       (void)s.sending.release();
@@ -291,65 +297,151 @@ void Driver::fail(const std::string& text) noexcept {
   }
 }
 
+Driver::Running Driver::take() {
+  const Entry entry = ready_.extract(next_).mapped();
+  const Collective& body = *entry.body;
+  Running running{.op = entry.op,
+                  .place = next_++,
+                  .call = body.call,
+                  .in = body.in,
+                  .out = body.out,
+                  .color = body.color,
+                  .key = body.key,
+                  .part = body.part};
+  running_ = entry.op;
+  running_since_ = std::chrono::steady_clock::now();
+  running_call_ = body.call;
+  note_begin(body.call);
+  return running;
+}
+
+template <class F>
+void Driver::attempt(Running& running, F&& f) {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    running.failure = std::current_exception();
+    running.why =
+        fmt::format("rank {} has failed in call {}, {}: {}", rank_, running.place, describe(running.call), e.what());
+  }
+}
+
+// Whether the pending call has ended, or failed, within this time.
+bool Driver::look(Running& running, std::chrono::microseconds patience) {
+  bool has_ended = false;
+  attempt(running, [&] {
+    const auto last = std::chrono::steady_clock::now() + patience;
+    do {
+      has_ended = running.pending->has_ended();
+    } while (!has_ended && std::chrono::steady_clock::now() < last);
+  });
+  return has_ended || running.failure;
+}
+
+// Begins the next call on this thread, one of the engine's, and looks at it for as long as waking the communicator's
+// thread and sending the array take. That thread goes on where another rank comes later.
+void Driver::run_short(std::unique_lock<std::mutex>& lock) {
+  Running running = take();
+  is_pending_ = true;
+  lock.unlock();
+  bool has_ended = false;
+  attempt(running, [&] { running.pending = group_->begin(running.call); });
+  const int64_t kilobytes = running.call.count * int64_t(size_of(running.call.dtype)) / 1024;
+  if (running.pending) has_ended = look(running, std::chrono::microseconds(20 + kilobytes));
+  lock.lock();
+  if (has_ended || running.failure || !failure_.empty()) {
+    if (!has_ended && !running.failure) give_up(running);
+    end(running, lock);
+    if (is_due() || ends_ || !failure_.empty()) wake_.notify_one();
+    return;
+  }
+  is_pending_ = bool(running.pending);
+  handed_ = std::move(running);
+  wake_.notify_one();
+}
+
+// The communicator has failed before the call has ended.
+void Driver::give_up(Running& running) {
+  running.failure =
+      std::make_exception_ptr(CommError(fmt::format("[{}] {}", kind_names[size_t(running.call.kind)], failure_)));
+  abandon(running);
+}
+
+// MPI may use the memory of a call that nobody looks at any more: it is kept for ever.
+void Driver::abandon(Running& running) {
+  if (!running.pending) return;
+  (void)running.pending.release();
+  for (const auto& array : {running.in, running.out}) {
+    if (array) array->retain();
+  }
+}
+
+// Completes the running call.
+void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
+  running_ = nullptr;
+  is_pending_ = false;
+  drained_.notify_all();
+  lock.unlock();
+  if (!running.why.empty()) world_->report(running.why);
+  complete(*running.op, running.failure);
+  lock.lock();
+}
+
 void Driver::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    auto is_due = [&] { return ready_.count(next_) != 0; };
     if (!is_due()) {
-      if (!failure_.empty() || (ends_ && sends_.empty() && next_ == issued_)) return;
-      auto may_go_on = [&] { return is_due() || ends_ || !failure_.empty(); };
-      if (sends_.empty() && !ends_) {
-        wake_.wait(lock, may_go_on);
+      if (!running_ && (!failure_.empty() || (ends_ && sends_.empty() && next_ == issued_))) return;
+      if (sends_.empty() && (running_ || !ends_)) {
+        wake_.wait(lock, [&] { return is_due() || (!running_ && (ends_ || !failure_.empty())); });
       } else {
-        wake_.wait_for(lock, std::chrono::microseconds(50), is_due);
+        wake_.wait_for(lock, std::chrono::microseconds(50), [&] { return is_due(); });
         poll_sends(lock);
       }
       continue;
     }
-    const Entry entry = ready_.extract(next_).mapped();
-    const uint64_t place = next_++;
-    running_ = entry.op;
-    running_since_ = std::chrono::steady_clock::now();
-    // Copies: fail() may end the operation while the call runs.
-    const Call call = running_call_ = entry.body->call;
-    const IntrusivePtr<ArrayNode> in = entry.body->in, out = entry.body->out;
-    const auto part = entry.body->part;
-    const int color = entry.body->color, key = entry.body->key;
-    note_begin(call);
-    lock.unlock();
-
-    std::exception_ptr failure;
-    std::string why;
-    std::unique_ptr<Sending> sending;
-    try {
-      if (call.kind == Kind::send) {
-        sending = group_->begin_send(call);
-      } else if (call.kind == Kind::split) {
-        if (std::unique_ptr<Group> group = group_->split(color, key)) {
-          *part = start(world_, std::move(group), hash_of(id_ + place, {.kind = Kind::split, .count = color}));
-        }
-      } else {
-        group_->run(call);
-      }
-      if (call.kind == Kind::barrier || call.kind == Kind::split) std::memset(call.out, 0, out->bytes());
-    } catch (const std::exception& e) {
-      failure = std::current_exception();
-      why = fmt::format("rank {} has failed in call {}, {}: {}", rank_, place, describe(call), e.what());
+    Running running = handed_ ? std::move(*std::exchange(handed_, std::nullopt)) : take();
+    if (!running.pending) {
+      lock.unlock();
+      attempt(running, [&] { run(running); });
+      lock.lock();
+      if (running_ != running.op) return abandon(running);  // fail() has ended it
     }
-
-    lock.lock();
-    if (running_ != entry.op) return;  // fail() has ended it
-    running_ = nullptr;
-    if (sending) {
-      sends_.push_back({entry.op, std::move(sending)});
+    if (running.pending && running.call.kind == Kind::send) {
+      running_ = nullptr;
+      sends_.push_back({running.op, std::move(running.pending)});
       continue;
     }
-    drained_.notify_all();
-    lock.unlock();
-    if (failure) world_->report(why);
-    complete(*entry.op, failure);
-    lock.lock();
+    if (running.pending) {
+      is_pending_ = true;
+      for (bool has_ended = false; !has_ended;) {
+        const bool is_last = !failure_.empty();  // what has come in time counts
+        lock.unlock();
+        has_ended = look(running, std::chrono::microseconds(is_last ? 0 : 50));
+        lock.lock();
+        if (is_last && !has_ended) {
+          give_up(running);
+          break;
+        }
+      }
+    }
+    end(running, lock);
   }
+}
+
+// On the communicator's thread. Blocks, but for a call that is pending then.
+void Driver::run(Running& running) {
+  const Call& call = running.call;
+  if (call.kind == Kind::split) {
+    if (std::unique_ptr<Group> group = group_->split(running.color, running.key)) {
+      *running.part =
+          start(world_, std::move(group), hash_of(id_ + running.place, {.kind = Kind::split, .count = running.color}));
+    }
+  } else {
+    running.pending = group_->begin(call);
+    if (!running.pending) group_->run(call);
+  }
+  if (call.kind == Kind::barrier || call.kind == Kind::split) std::memset(call.out, 0, running.out->bytes());
 }
 
 void Driver::poll_sends(std::unique_lock<std::mutex>& lock) {

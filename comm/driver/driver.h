@@ -1,4 +1,5 @@
-// Driver: the calls of one communicator, run one after another on a thread of its own.
+// Driver: the calls of one communicator, run one after another: on a thread of its own, but short ones are begun where
+// their arrays become ready.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,12 +76,34 @@ class Driver : public std::enable_shared_from_this<Driver> {
     engine::OpNode* op;
     Collective* body;
   };
+  // A call that has begun. Copies: fail() may end the operation meanwhile.
+  struct Running {
+    engine::OpNode* op = nullptr;
+    uint64_t place = 0;
+    Call call;
+    engine::IntrusivePtr<ops::ArrayNode> in, out;
+    int color = 0, key = 0;
+    std::shared_ptr<std::shared_ptr<Driver>> part;
+    std::unique_ptr<Pending> pending;
+    std::exception_ptr failure;
+    std::string why;
+  };
   static void begin(engine::OpNode& op, RunContext&);
   static const engine::OpType type;
   void ready(uint64_t place, Entry entry);
   void lose(uint64_t place, const char* name);
   void close();
   void loop();
+  bool is_due() const { return handed_ || (!running_ && ready_.count(next_) != 0); }
+  Running take();
+  template <class F>
+  void attempt(Running& running, F&& f);
+  bool look(Running& running, std::chrono::microseconds patience);
+  void run_short(std::unique_lock<std::mutex>& lock);
+  void run(Running& running);
+  void give_up(Running& running);
+  static void abandon(Running& running);
+  void end(Running& running, std::unique_lock<std::mutex>& lock);
   void note_begin(const Call& call);
   void poll_sends(std::unique_lock<std::mutex>& lock);
   static void complete(engine::OpNode& op, std::exception_ptr failure);
@@ -94,6 +118,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   uint64_t issued_ = 0, next_ = 0;  // calls pushed, and the one whose turn is next
   std::map<uint64_t, Entry> ready_;
   engine::OpNode* running_ = nullptr;
+  bool is_pending_ = false;        // running_ is looked after, and never blocks a thread
+  std::optional<Running> handed_;  // to the thread, by one that has begun it
   std::chrono::steady_clock::time_point running_since_{};
   Call running_call_;
   std::string failure_;
@@ -103,7 +129,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   uint64_t begun_ = 0, hash_ = 0;  // collectives: sends and receives are not everyone's
   struct Send {
     engine::OpNode* op;
-    std::unique_ptr<Sending> sending;
+    std::unique_ptr<Pending> sending;
   };
   std::vector<Send> sends_;
 };

@@ -274,7 +274,8 @@ std::chrono::microseconds Workers::patience() const noexcept {
 // Work and a free slot that no worker takes: the worker may be waiting for this thread's core. With several waiting
 // threads other ones have the cores.
 void Workers::back_off(int looks) const noexcept {
-  if (looks == 64 && !engine_.ready.is_empty() && slots.spinning_waiters() <= 1) {
+  // On one core what this thread waits for can only be done by a thread that gets it.
+  if (cores_ == 1 || (looks == 64 && !engine_.ready.is_empty() && slots.spinning_waiters() <= 1)) {
     std::this_thread::yield();
   } else {
     cpu_pause();
