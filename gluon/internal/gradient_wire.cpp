@@ -117,9 +117,7 @@ void GradientWire::add_up_two_bits(const NDArray& x, NDArray& residual) const {
 // Both of a pair add the same two numbers, in either order: every rank has the same bits.
 void GradientWire::add_up_by_tree(const NDArray& x) const {
   for (int distance = 1; distance < ranks_.size(); distance *= 2) {
-    const int other = ranks_.rank() ^ distance;
-    ranks_.send(x, other);
-    NDArray(x) += ranks_.recv(x.shape(), x.dtype(), other);
+    NDArray(x) += ranks_.exchange(x, ranks_.rank() ^ distance);
   }
 }
 
