@@ -66,32 +66,46 @@ std::string describe(const Call& call) {
 
 void World::begin_watch(Group& group) {
   local_rank_ = group.local_rank();
-  watch_ = std::make_unique<Watch>(group, options,
-                                   Watch::Callbacks{
-                                       .failed = [this](const std::string& text) { fail(text); },
-                                       .progress =
-                                           [this] {
-                                             std::vector<Progress> all;
-                                             for (const auto& d : drivers()) {
-                                               d->look_at_gpu();
-                                               all.push_back(d->progress());
-                                             }
-                                             return all;
-                                           },
-                                       .differs =
-                                           [this](int rank, const Progress& other) {
-                                             for (const auto& d : drivers()) {
-                                               if (std::string why = d->differs(rank, other); !why.empty()) return why;
-                                             }
-                                             return std::string();
-                                           },
-                                       .waits =
-                                           [this] {
-                                             const auto all = drivers();
-                                             return std::any_of(all.begin(), all.end(),
-                                                                [](const auto& d) { return d->waits_for_long(); });
-                                           },
-                                   });
+  watch_ = std::make_unique<Watch>(
+      group, options,
+      Watch::Callbacks{
+          .failed = [this](const std::string& text) { fail(text); },
+          .progress =
+              [this] {
+                std::vector<Progress> all;
+                for (const auto& d : drivers()) {
+                  d->look_at_gpu();
+                  all.push_back(d->progress());
+                }
+                return all;
+              },
+          .differs =
+              [this](int rank, const Progress& other) {
+                for (const auto& d : drivers()) {
+                  if (std::string why = d->differs(rank, other); !why.empty()) return why;
+                }
+                return std::string();
+              },
+          .waits =
+              [this] {
+                const auto all = drivers();
+                return std::any_of(all.begin(), all.end(), [](const auto& d) { return d->waits_for_long(); });
+              },
+          .long_calls =
+              [this](auto least) {
+                std::vector<LongCall> all;
+                for (const auto& d : drivers()) {
+                  for (LongCall& c : d->long_calls(least)) all.push_back(std::move(c));
+                }
+                return all;
+              },
+          .has_begun =
+              [this](uint64_t communicator, uint64_t place) {
+                const auto all = drivers();
+                return std::any_of(all.begin(), all.end(),
+                                   [&](const auto& d) { return d->has_begun(communicator, place); });
+              },
+      });
 }
 
 void World::add(const std::shared_ptr<Driver>& driver) {
@@ -399,7 +413,7 @@ void Driver::loop() {
       continue;
     }
     if (is_launched) {
-      launched_.emplace(place, Launched{entry.op, call, running_since_});
+      launched_.emplace(place, Launched{entry.op, call, running_since_, begun_});
       const std::shared_ptr<GpuCalls> gpu = gpu_;
       lock.unlock();
       gpu->when_done(end,
@@ -445,6 +459,24 @@ void Driver::end_launched(uint64_t place, const std::exception_ptr& failure) {
   Engine& engine = *OpBody<Collective>::get(*ended.op).out->buffer->engine;
   if (!engine.has_workers()) return complete(*ended.op, failure);
   engine.post_io([op = ended.op, failure] { complete(*op, failure); });
+}
+
+std::vector<LongCall> Driver::long_calls(std::chrono::steady_clock::duration least) const {
+  std::lock_guard lock(mutex_);
+  std::vector<LongCall> all;
+  const auto now = std::chrono::steady_clock::now();
+  const auto add = [&](const Call& call, auto since, uint64_t begun) {
+    if (call.kind == Kind::exchange || now - since < least) return;  // not all ranks'
+    all.push_back({id_, begun, size_t(size_), describe(call)});
+  };
+  for (const auto& [place, launched] : launched_) add(launched.call, launched.since, launched.begun);
+  if (running_ && running_call_.on_gpus) add(running_call_, running_since_, begun_);
+  return all;
+}
+
+bool Driver::has_begun(uint64_t communicator, uint64_t place) const {
+  std::lock_guard lock(mutex_);
+  return communicator == id_ && begun_ >= place;
 }
 
 void Driver::look_at_gpu() {

@@ -76,6 +76,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   Progress progress() const;
   std::string differs(int rank, const Progress& other) const;
   bool waits_for_long() const;
+  std::vector<LongCall> long_calls(std::chrono::steady_clock::duration least) const;
+  bool has_begun(uint64_t communicator, uint64_t place) const;
   void look_at_gpu();  // reports what has gone wrong with calls that run on the GPU
 
  private:
@@ -124,6 +126,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     engine::OpNode* op;
     Call call;
     std::chrono::steady_clock::time_point since;
+    uint64_t begun;  // as it was then
   };
   std::map<uint64_t, Launched> launched_;  // by place: they run on the GPU
   std::shared_ptr<GpuCalls> gpu_;          // since the first of them

@@ -166,8 +166,8 @@ void Communicator::put_on_stream(Job job, cudaStream_t handle) {
     open_ends_.push_back(shared->end);
   }
   Device& device = *stream->device;
-  device.push(*stream, {.work = [self = shared_from_this(), shared](cudaError_t) { self->start(shared); },
-                        .after = nullptr});
+  device.push(*stream,
+              {.work = [self = shared_from_this(), shared](cudaError_t) { self->start(shared); }, .after = nullptr});
   device.push(*stream, {.work = [](cudaError_t) {}, .after = shared->end});
   state_ = ncclSuccess;
 }

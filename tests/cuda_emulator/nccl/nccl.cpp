@@ -75,7 +75,8 @@ std::string why_not(const nccl::Communicator& c, const Operation& o) {
   const size_t read = o.kind == Kind::reduce_scatter ? all : bytes, written = o.kind == Kind::all_gather ? all : bytes;
   if (o.count == 0) return {};
   if (reads && !is_on_device(c, o.in, read)) return fmt::format("{} bytes to read are not on the device", read);
-  if (writes && !is_on_device(c, o.out, written)) return fmt::format("{} bytes to write are not on the device", written);
+  if (writes && !is_on_device(c, o.out, written))
+    return fmt::format("{} bytes to write are not on the device", written);
   if (!reads || !writes || !overlap(o.in, read, o.out, written)) return {};
   const size_t own = size_t(c.rank()) * bytes;
   const bool is_in_place = o.kind == Kind::all_gather       ? o.in == o.out + own
@@ -104,7 +105,8 @@ ncclResult_t call(const char* name, Kind kind, const void* in, void* out, size_t
     return result;
   };
   if (!c) return fail(refuse_unknown(name));
-  if (caller().device != c->device()) return fail(refuse(fmt::format("{}: another device is current", name), ncclInvalidUsage));
+  if (caller().device != c->device())
+    return fail(refuse(fmt::format("{}: another device is current", name), ncclInvalidUsage));
   const Operation o{kind, static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count, type, op, root};
   if (const std::string why = why_not(*c, o); !why.empty()) {
     return fail(refuse(fmt::format("{}: {}", name, why), ncclInvalidArgument));
@@ -137,9 +139,14 @@ ncclResult_t call(const char* name, Kind kind, const void* in, void* out, size_t
 extern "C" {
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  static constexpr const char* texts[] = {"no error",         "unhandled cuda error", "unhandled system error",
-                                          "internal error",   "invalid argument",     "invalid usage",
-                                          "remote process exited or there was a network error", "in progress"};
+  static constexpr const char* texts[] = {"no error",
+                                          "unhandled cuda error",
+                                          "unhandled system error",
+                                          "internal error",
+                                          "invalid argument",
+                                          "invalid usage",
+                                          "remote process exited or there was a network error",
+                                          "in progress"};
   return result >= 0 && size_t(result) < std::size(texts) ? texts[result] : "unknown result";
 }
 
