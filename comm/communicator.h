@@ -46,7 +46,9 @@ struct Options {
 // the calls; a thread of the communicator runs them one after another, when their arrays are ready. Where one rank
 // fails, dies or calls something else, the waits of all of them throw CommError within Options::timeout, and so does
 // every later call; the engine and other arrays stay usable.
-// Arrays must be on the CPU (DeviceError). Throws TypeError for dtypes that an operation does not take, ShapeError,
+// Arrays are on the CPU, from where they go by MPI, or on this rank's GPU, device(), and go by NCCL from GPU to GPU; on
+// every rank alike. The first call with arrays on GPUs opens NCCL. Throws DeviceError for an array elsewhere, CommError
+// where there is no NCCL, TypeError for dtypes that an operation does not take, ShapeError,
 // ValueError for ranks that do not exist, StateError for a default-constructed handle.
 // Thread safety: one thread, since the order of the calls matters; waiting: any thread.
 class Communicator {
@@ -59,9 +61,13 @@ class Communicator {
   int size() const;        // the number of ranks
   int local_rank() const;  // among the ranks of this machine
   int local_size() const;
+  // The GPU of this rank: the only one that it sees, or the one with the number local_rank() has among all ranks.
+  // Throws DeviceError where there is none.
+  Device device() const;
 
   // The sum, or another reduction, of x over the ranks, element by element, on each of them. Halves are added in
-  // float32 and rounded once per addition. `mean` is for floating dtypes; bool takes min and max. Same ranks: the same
+  // float32 and rounded once per addition. `mean` is for floating dtypes; bool takes min and max; on
+  // GPUs int16 and uint16 are refused, here and in reduce_scatter(). Same ranks: the same
   // bits in every run, and on every rank.
   NDArray all_reduce(const NDArray& x, Reduce op = Reduce::sum,
                      std::source_location site = std::source_location::current()) const;
@@ -83,10 +89,13 @@ class Communicator {
                      std::source_location site = std::source_location::current()) const;
   // Writes the root's values to x on every rank.
   void broadcast(const NDArray& x, int root = 0, std::source_location site = std::source_location::current()) const;
-  // From one rank to another, in the order of the calls. A send does not wait for its recv.
+  // From one rank to another, in the order of the calls. A send does not wait for its recv. Arrays of GPUs go through
+  // the host; what is received is put on `device`, wherever it was before.
   void send(const NDArray& x, int to, std::source_location site = std::source_location::current()) const;
-  NDArray recv(const Shape& shape, DType dtype, int from,
+  NDArray recv(const Shape& shape, DType dtype, int from, Device device = cpu(),
                std::source_location site = std::source_location::current()) const;
+  // What `other` gives for x, of the same shape and dtype: both call it. A copy where `other` is this rank.
+  NDArray exchange(const NDArray& x, int other, std::source_location site = std::source_location::current()) const;
   // An array that is ready once every rank has come here: for a wait, or co_await.
   NDArray barrier(std::source_location site = std::source_location::current()) const;
 
@@ -106,6 +115,9 @@ class Communicator {
 // the first call, which all ranks make; later calls give the same communicator. Blocks. Throws CommError where there is
 // no libkaon_mpi.so, or MPI cannot begin; ValueError for a timeout below a tenth of a second.
 KAON_API Communicator mpi(const Options& options = {});
+// The same communicator, in a program that is to compute on GPUs: throws where this rank has none (DeviceError), or
+// where libkaon_nccl.so or NCCL is missing (CommError), and not only at the first call with such an array.
+KAON_API Communicator nccl(const Options& options = {});
 
 }  // namespace comm
 }  // namespace kaon

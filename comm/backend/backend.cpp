@@ -10,22 +10,22 @@
 namespace kaon::comm {
 
 namespace {
+
+// A library of Kaon's, with the backend that it makes or the reason why there is none.
+template <class B>
 struct Library {
-  Backend* backend = nullptr;
+  B* backend = nullptr;
   std::string reason;
 
-  Library() {
-    const char* other = std::getenv("KAON_MPI_LIBRARY");
-    const char* name = other ? other : "libkaon_mpi.so";
-    // Global: MPI opens parts of itself that expect to find its symbols.
-    void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+  Library(const char* name, int flags, const char* function) {
+    void* library = dlopen(name, RTLD_NOW | flags);
     if (!library) {
       reason = fmt::format("{} cannot be loaded: {}", name, dlerror());
       return;
     }
-    auto make = reinterpret_cast<Backend* (*)()>(dlsym(library, "kaon_mpi_backend"));
+    auto make = reinterpret_cast<B* (*)()>(dlsym(library, function));
     if (!make) {
-      reason = fmt::format("{} does not export kaon_mpi_backend", name);
+      reason = fmt::format("{} does not export {}", name, function);
       return;
     }
     try {
@@ -34,14 +34,29 @@ struct Library {
       reason = e.what();
     }
   }
+  B& get(const char* kind) const {
+    if (!backend) throw CommError(fmt::format("[{}] {}", kind, reason));
+    return *backend;
+  }
 };
+
 }  // namespace
 
 Backend& mpi_backend() {
-  static constinit engine::MadeOnce<Library> made;
-  Library& library = made.get([] { return new Library; });
-  if (!library.backend) throw CommError(fmt::format("[mpi] {}", library.reason));
-  return *library.backend;
+  static constinit engine::MadeOnce<Library<Backend>> made;
+  return made
+      .get([] {
+        const char* other = std::getenv("KAON_MPI_LIBRARY");
+        // Global: MPI opens parts of itself that expect to find its symbols.
+        return new Library<Backend>(other ? other : "libkaon_mpi.so", RTLD_GLOBAL, "kaon_mpi_backend");
+      })
+      .get("mpi");
+}
+
+GpuBackend& nccl_backend() {
+  static constinit engine::MadeOnce<Library<GpuBackend>> made;
+  return made.get([] { return new Library<GpuBackend>("libkaon_nccl.so", RTLD_LOCAL, "kaon_nccl_backend"); })
+      .get("nccl");
 }
 
 }  // namespace kaon::comm

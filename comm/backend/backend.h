@@ -1,6 +1,8 @@
-// What a library of collectives does for Kaon. The one for MPI implements it and is opened on demand.
+// What libraries of collectives do for Kaon: MPI for arrays of the host, NCCL for those of GPUs. Each is behind a
+// library of Kaon's that is opened on demand.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,15 +11,16 @@
 
 namespace kaon::comm {
 
-enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send, recv, barrier, split };
+enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, exchange, send, recv, barrier, split };
 
-// One call of the communicator. `count` elements: of all_reduce and broadcast of each array, of reduce_scatter of the
-// result, of all_gather of what a rank gives.
+// One call of the communicator. `count` elements: of all_reduce, broadcast and exchange of each array, of
+// reduce_scatter of the result, of all_gather of what a rank gives.
 struct Call {
   Kind kind = Kind::barrier;
   Reduce op = Reduce::sum;
   DType dtype = DType::float32;
-  int peer = 0;  // root, or the other rank
+  bool on_gpus = false;  // where the arrays are, on every rank
+  int peer = 0;          // root, or the other rank
   int64_t count = 0;
   const void* in = nullptr;  // equal to `out`: in place
   void* out = nullptr;
@@ -60,7 +63,32 @@ class Backend {
   virtual void finalize() noexcept = 0;
 };
 
+// The GPUs of a communicator's ranks, one each. Thread safety: one thread at a time; failure() and abort() any thread.
+class GpuGroup {
+ public:
+  virtual ~GpuGroup() = default;  // what has been launched has run, or abort() has been called
+  // Launches the call, whose arrays are memory of the GPU and not empty, on the stream, a cudaStream_t; the GPU is
+  // current for this thread. Throws CommError, also when abort() is called meanwhile.
+  virtual void launch(const Call& call, void* stream) = 0;
+  // What has gone wrong with launched calls; empty: nothing yet.
+  virtual std::string failure() = 0;
+  // Ends calls that are under way, whose arrays then hold anything. Blocks until the GPU has left them.
+  virtual void abort() noexcept = 0;
+};
+
+class GpuBackend {
+ public:
+  virtual ~GpuBackend() = default;
+  // Text that names a new group, for one of its ranks to give to all.
+  virtual std::string make_id() = 0;
+  // All ranks of the group call it, each with its GPU current. Blocks. Throws CommError, also when is_over() says so.
+  virtual std::unique_ptr<GpuGroup> join(const std::string& id, int rank, int size,
+                                         const std::function<bool()>& is_over) = 0;
+};
+
 // Opens libkaon_mpi.so, or the file that KAON_MPI_LIBRARY names. Throws CommError.
 Backend& mpi_backend();
+// Opens libkaon_nccl.so, which opens libnccl.so.2 or the file that KAON_NCCL_LIBRARY names. Throws CommError.
+GpuBackend& nccl_backend();
 
 }  // namespace kaon::comm

@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "kaon/engine/buffer/device_launch.h"
+#include "kaon/engine/buffer/gpu_memory.h"
 #include "kaon/engine/engine.h"
 
 namespace kaon::comm {
@@ -22,7 +24,7 @@ using ops::ArrayNode;
 
 namespace {
 
-constexpr std::array<const char*, 8> kind_names{"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+constexpr std::array<const char*, 9> kind_names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "exchange",
                                                 "send",       "recv",           "barrier",    "split"};
 constexpr std::array<const char*, 5> reduce_names{"sum", "mean", "min", "max", "prod"};
 
@@ -38,6 +40,7 @@ uint64_t hash_of(uint64_t before, const Call& call) {
   add(reduces(call) ? uint64_t(call.op) : 0);
   add(uint64_t(call.dtype));
   add(uint64_t(call.count));
+  add(call.on_gpus);
   add(call.kind == Kind::broadcast ? uint64_t(call.peer) : 0);
   if (call.counts) {
     for (const int64_t n : *call.counts) add(uint64_t(n));
@@ -51,8 +54,9 @@ std::string describe(const Call& call) {
   std::string text = kind_names[size_t(call.kind)];
   if (call.kind == Kind::barrier || call.kind == Kind::split) return text;
   if (reduces(call)) text += fmt::format(" ({})", reduce_names[size_t(call.op)]);
-  text += fmt::format(" of {} elements of {}", call.count, name_of(call.dtype));
+  text += fmt::format(" of {} elements of {}{}", call.count, name_of(call.dtype), call.on_gpus ? " on GPUs" : "");
   if (call.kind == Kind::broadcast) text += fmt::format(" from rank {}", call.peer);
+  if (call.kind == Kind::exchange) text += fmt::format(" with rank {}", call.peer);
   if (call.kind == Kind::send) text += fmt::format(" to rank {}", call.peer);
   if (call.kind == Kind::recv) text += fmt::format(" from rank {}", call.peer);
   return text;
@@ -61,29 +65,47 @@ std::string describe(const Call& call) {
 // --- World
 
 void World::begin_watch(Group& group) {
-  watch_ = std::make_unique<Watch>(group, options,
-                                   Watch::Callbacks{
-                                       .failed = [this](const std::string& text) { fail(text); },
-                                       .progress =
-                                           [this] {
-                                             std::vector<Progress> all;
-                                             for (const auto& d : drivers()) all.push_back(d->progress());
-                                             return all;
-                                           },
-                                       .differs =
-                                           [this](int rank, const Progress& other) {
-                                             for (const auto& d : drivers()) {
-                                               if (std::string why = d->differs(rank, other); !why.empty()) return why;
-                                             }
-                                             return std::string();
-                                           },
-                                       .waits =
-                                           [this] {
-                                             const auto all = drivers();
-                                             return std::any_of(all.begin(), all.end(),
-                                                                [](const auto& d) { return d->waits_for_long(); });
-                                           },
-                                   });
+  local_rank_ = group.local_rank();
+  watch_ = std::make_unique<Watch>(
+      group, options,
+      Watch::Callbacks{
+          .failed = [this](const std::string& text) { fail(text); },
+          .progress =
+              [this] {
+                std::vector<Progress> all;
+                for (const auto& d : drivers()) {
+                  d->look_at_gpu();
+                  all.push_back(d->progress());
+                }
+                return all;
+              },
+          .differs =
+              [this](int rank, const Progress& other) {
+                for (const auto& d : drivers()) {
+                  if (std::string why = d->differs(rank, other); !why.empty()) return why;
+                }
+                return std::string();
+              },
+          .waits =
+              [this] {
+                const auto all = drivers();
+                return std::any_of(all.begin(), all.end(), [](const auto& d) { return d->waits_for_long(); });
+              },
+          .long_calls =
+              [this](auto least) {
+                std::vector<LongCall> all;
+                for (const auto& d : drivers()) {
+                  for (LongCall& c : d->long_calls(least)) all.push_back(std::move(c));
+                }
+                return all;
+              },
+          .has_begun =
+              [this](uint64_t communicator, uint64_t place) {
+                const auto all = drivers();
+                return std::any_of(all.begin(), all.end(),
+                                   [&](const auto& d) { return d->has_begun(communicator, place); });
+              },
+      });
 }
 
 void World::add(const std::shared_ptr<Driver>& driver) {
@@ -120,10 +142,21 @@ void World::fail(const std::string& text) {
   for (const auto& d : drivers()) d->fail(text);
 }
 bool World::end() {
+  has_ended_ = true;
   if (!watch_) return true;
   const bool is_whole = failure().empty() && watch_->say_goodbye();
   if (!is_whole) watch_.reset();
   return is_whole;
+}
+
+Device World::device() const {
+  const int gpus = gpu_count();
+  if (gpus == 0) throw DeviceError(fmt::format("[comm] this rank has no GPU: {}", gpu_unavailable_reason()));
+  if (gpus > 1 && local_rank_ >= gpus) {
+    throw DeviceError(
+        fmt::format("[comm] this is rank {} of those on its machine, from 0, which has {} GPUs", local_rank_, gpus));
+  }
+  return gpu(gpus == 1 ? 0 : local_rank_);
 }
 
 // --- the operation
@@ -149,6 +182,17 @@ struct Driver::Collective {
   bool has_begun = false;
 };
 
+namespace {
+// On a GPU memory is there only once something has been launched that writes it.
+void* memory_of(ArrayNode& array, const OpLabel& label) {
+  engine::Buffer& buffer = *array.buffer;
+  if (!buffer.is_on_gpu() || buffer.data) return array.data();
+  engine::DeviceLaunch launch(engine::GpuMemory::of(buffer).gpu, engine::Lane::compute, label);
+  launch.use(buffer, true);
+  return array.data();
+}
+}  // namespace
+
 const OpType Driver::type{.run = Driver::begin, .destroy = OpBody<Collective>::destroy, .ends_later = true};
 
 void Driver::begin(OpNode& op, RunContext&) {
@@ -156,8 +200,8 @@ void Driver::begin(OpNode& op, RunContext&) {
   body.has_begun = true;
   const std::shared_ptr<Driver> driver = body.driver;
   try {
-    if (body.out) body.call.out = body.out->data();
-    body.call.in = body.in ? body.in->data() : body.call.out;
+    if (body.out) body.call.out = memory_of(*body.out, op.label);
+    body.call.in = body.in ? memory_of(*body.in, op.label) : body.call.out;
   } catch (...) {
     driver->lose(body.place, kind_names[size_t(body.call.kind)]);
     driver->complete(op, std::current_exception());
@@ -200,7 +244,9 @@ void Driver::close() {
 
 void Driver::drain() {
   std::unique_lock lock(mutex_);
-  drained_.wait(lock, [&] { return !failure_.empty() || (next_ == issued_ && !running_ && sends_.empty()); });
+  drained_.wait(lock, [&] {
+    return !failure_.empty() || (next_ == issued_ && !running_ && sends_.empty() && launched_.empty());
+  });
 }
 
 void Driver::push(const Call& call, const NDArray& in, const NDArray& out, const OpLabel& label) {
@@ -244,7 +290,7 @@ void Driver::ready(uint64_t place, Entry entry) {
   {
     std::unique_lock lock(mutex_);
     if (failure_.empty()) {
-      const bool is_short = entry.body->call.kind == Kind::all_reduce;
+      const bool is_short = entry.body->call.kind == Kind::all_reduce && !entry.body->call.on_gpus;
       ready_.emplace(place, entry);
       if (place == next_ && is_short && !running_ && sends_.empty()) return run_short(lock);
       if (place == next_) wake_.notify_one();
@@ -262,6 +308,14 @@ void Driver::lose(uint64_t place, const char* name) {
   }
   world_->report(fmt::format(
       "rank {} does not take part in call {}, {}: what it was to give has failed, or was dropped", rank_, place, name));
+}
+
+std::string Driver::failure_text(uint64_t place, const Call& call, const std::exception_ptr& failure) const {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return fmt::format("rank {} has failed in call {}, {}: {}", rank_, place, describe(call), e.what());
+  }
 }
 
 void Driver::complete(OpNode& op, std::exception_ptr failure) {
@@ -289,6 +343,10 @@ void Driver::fail(const std::string& text) noexcept {
       ending.emplace_back(s.op, Kind::send);
     }
     sends_.clear();
+    for (const auto& [place, launched] : launched_) ending.emplace_back(launched.op, launched.call.kind);
+    launched_.clear();
+    // Until then the GPU may use the arrays, whose memory is reused in the order of its streams.
+    if (gpu_) std::thread([gpu = gpu_] { gpu->abort(); }).detach();
   }
   wake_.notify_all();
   drained_.notify_all();
@@ -319,10 +377,9 @@ template <class F>
 void Driver::attempt(Running& running, F&& f) {
   try {
     f();
-  } catch (const std::exception& e) {
+  } catch (const std::exception&) {
     running.failure = std::current_exception();
-    running.why =
-        fmt::format("rank {} has failed in call {}, {}: {}", rank_, running.place, describe(running.call), e.what());
+    running.why = failure_text(running.place, running.call, running.failure);
   }
 }
 
@@ -391,7 +448,13 @@ void Driver::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!is_due()) {
-      if (!running_ && (!failure_.empty() || (ends_ && sends_.empty() && next_ == issued_))) return;
+      if (!running_ && (!failure_.empty() || (ends_ && sends_.empty() && launched_.empty() && next_ == issued_))) {
+        const std::shared_ptr<GpuCalls> gpu = std::move(gpu_);
+        lock.unlock();
+        // When the process ends CUDA may have ended before: NCCL is left as it is.
+        if (gpu && world_->has_ended()) (void)new std::shared_ptr<GpuCalls>(gpu);
+        return;
+      }
       if (sends_.empty() && (running_ || !ends_)) {
         wake_.wait(lock, [&] { return is_due() || (!running_ && (ends_ || !failure_.empty())); });
       } else {
@@ -410,6 +473,17 @@ void Driver::loop() {
     if (running.pending && running.call.kind == Kind::send) {
       running_ = nullptr;
       sends_.push_back({running.op, std::move(running.pending)});
+      continue;
+    }
+    if (running.is_launched) {
+      running_ = nullptr;
+      launched_.emplace(running.place, Launched{running.op, running.call, running_since_, begun_});
+      const std::shared_ptr<GpuCalls> gpu = gpu_;
+      lock.unlock();
+      gpu->when_done(running.end, [self = shared_from_this(), place = running.place](const auto& failed) {
+        self->end_launched(place, failed);
+      });
+      lock.lock();
       continue;
     }
     if (running.pending) {
@@ -432,7 +506,10 @@ void Driver::loop() {
 // On the communicator's thread. Blocks, but for a call that is pending then.
 void Driver::run(Running& running) {
   const Call& call = running.call;
-  if (call.kind == Kind::split) {
+  if (call.on_gpus) {
+    const ArrayNode& in = running.in ? *running.in : *running.out;
+    running.is_launched = launch(call, *in.buffer, *running.out->buffer, running.end);
+  } else if (call.kind == Kind::split) {
     if (std::unique_ptr<Group> group = group_->split(running.color, running.key)) {
       *running.part =
           start(world_, std::move(group), hash_of(id_ + running.place, {.kind = Kind::split, .count = running.color}));
@@ -442,6 +519,72 @@ void Driver::run(Running& running) {
     if (!running.pending) group_->run(call);
   }
   if (call.kind == Kind::barrier || call.kind == Kind::split) std::memset(call.out, 0, running.out->bytes());
+}
+
+bool Driver::launch(const Call& call, engine::Buffer& in, engine::Buffer& out, engine::StreamPoint& end) {
+  if (!gpu_) {
+    auto made = std::make_shared<GpuCalls>(*group_, world_->device(), [this] {
+      std::lock_guard lock(mutex_);
+      return !failure_.empty();
+    });
+    std::lock_guard lock(mutex_);
+    gpu_ = std::move(made);
+  }
+  if (call.count == 0) return false;
+  end = gpu_->launch(call, in, out, kind_names[size_t(call.kind)]);
+  return true;
+}
+
+// Not on the driver's thread, which may be in a call that waits for other ranks.
+void Driver::end_launched(uint64_t place, const std::exception_ptr& failure) {
+  Launched ended{};
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = launched_.find(place);
+    if (found == launched_.end()) return;  // fail() has ended it
+    ended = found->second;
+    launched_.erase(found);
+  }
+  drained_.notify_all();
+  wake_.notify_all();
+  if (failure) world_->report(failure_text(place, ended.call, failure));
+  Engine& engine = *OpBody<Collective>::get(*ended.op).out->buffer->engine;
+  if (!engine.has_workers()) return complete(*ended.op, failure);
+  engine.post_io([op = ended.op, failure] { complete(*op, failure); });
+}
+
+std::vector<LongCall> Driver::long_calls(std::chrono::steady_clock::duration least) const {
+  std::lock_guard lock(mutex_);
+  std::vector<LongCall> all;
+  const auto now = std::chrono::steady_clock::now();
+  const auto add = [&](const Call& call, auto since, uint64_t begun) {
+    if (call.kind == Kind::exchange || now - since < least) return;  // not all ranks'
+    all.push_back({id_, begun, size_t(size_), describe(call)});
+  };
+  for (const auto& [place, launched] : launched_) add(launched.call, launched.since, launched.begun);
+  if (running_ && running_call_.on_gpus) add(running_call_, running_since_, begun_);
+  return all;
+}
+
+bool Driver::has_begun(uint64_t communicator, uint64_t place) const {
+  std::lock_guard lock(mutex_);
+  return communicator == id_ && begun_ >= place;
+}
+
+void Driver::look_at_gpu() {
+  std::shared_ptr<GpuCalls> gpu;
+  uint64_t place = 0;
+  Call call;
+  {
+    std::lock_guard lock(mutex_);
+    if (launched_.empty() || !failure_.empty()) return;
+    gpu = gpu_;
+    place = launched_.begin()->first;
+    call = launched_.begin()->second.call;
+  }
+  if (const std::string why = gpu->failure(); !why.empty()) {
+    world_->report(failure_text(place, call, std::make_exception_ptr(CommError(why))));
+  }
 }
 
 void Driver::poll_sends(std::unique_lock<std::mutex>& lock) {
@@ -463,7 +606,7 @@ void Driver::poll_sends(std::unique_lock<std::mutex>& lock) {
 }
 
 void Driver::note_begin(const Call& call) {
-  if (call.kind == Kind::send || call.kind == Kind::recv) return;
+  if (call.kind == Kind::send || call.kind == Kind::recv || call.kind == Kind::exchange) return;
   hash_ = hash_of(hash_, call);
   history_[begun_++ % kept_hashes] = hash_;
 }
@@ -486,7 +629,10 @@ std::string Driver::differs(int rank, const Progress& other) const {
 
 bool Driver::waits_for_long() const {
   std::lock_guard lock(mutex_);
-  return running_ && std::chrono::steady_clock::now() - running_since_ > std::chrono::milliseconds(500);
+  const auto is_long = [now = std::chrono::steady_clock::now()](auto since) {
+    return now - since > std::chrono::milliseconds(500);
+  };
+  return (running_ && is_long(running_since_)) || (!launched_.empty() && is_long(launched_.begin()->second.since));
 }
 
 }  // namespace kaon::comm

@@ -2,6 +2,7 @@
 // their arrays become ready.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
+#include "kaon/comm/driver/gpu_calls.h"
 #include "kaon/comm/watch/watch.h"
 #include "kaon/engine/operation.h"
 #include "kaon/ops/array/array_node.h"
@@ -32,6 +34,9 @@ class World {
   void report(const std::string& failure);
   // Ends the watch. Blocks until all ranks have come to their end, which gives true, or one has failed.
   bool end();
+  bool has_ended() const { return has_ended_; }
+  // The GPU of this rank: by its number on its machine, where it sees several. Throws DeviceError.
+  Device device() const;
 
  private:
   void fail(const std::string& text);
@@ -40,9 +45,13 @@ class World {
   std::string failure_;
   std::vector<std::weak_ptr<Driver>> drivers_;
   std::unique_ptr<Watch> watch_;
+  int local_rank_ = 0;
+  std::atomic<bool> has_ended_{false};
 };
 
-// Thread safety: any thread, but the order of push() is that of the calls.
+// A call on arrays of the host runs on the driver's thread. One on arrays of GPUs is launched there, and the next one
+// follows at once; it ends when its GPU has come to its end, not before: a call that is lost must leave what was to use
+// its result undone. Thread safety: any thread, but the order of push() is that of the calls.
 class Driver : public std::enable_shared_from_this<Driver> {
  public:
   // Starts the thread, which ends when the last copy of the result is gone and no call is left. `id`: the same on all
@@ -69,6 +78,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   Progress progress() const;
   std::string differs(int rank, const Progress& other) const;
   bool waits_for_long() const;
+  std::vector<LongCall> long_calls(std::chrono::steady_clock::duration least) const;
+  bool has_begun(uint64_t communicator, uint64_t place) const;
+  void look_at_gpu();  // reports what has gone wrong with calls that run on the GPU
 
  private:
   struct Collective;
@@ -85,6 +97,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
     int color = 0, key = 0;
     std::shared_ptr<std::shared_ptr<Driver>> part;
     std::unique_ptr<Pending> pending;
+    bool is_launched = false;  // on a GPU, whose work ends there
+    engine::StreamPoint end;
     std::exception_ptr failure;
     std::string why;
   };
@@ -106,6 +120,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void end(Running& running, std::unique_lock<std::mutex>& lock);
   void note_begin(const Call& call);
   void poll_sends(std::unique_lock<std::mutex>& lock);
+  // On the driver's thread. False: there was nothing to do.
+  bool launch(const Call& call, engine::Buffer& in, engine::Buffer& out, engine::StreamPoint& end);
+  void end_launched(uint64_t place, const std::exception_ptr& failure);
+  std::string failure_text(uint64_t place, const Call& call, const std::exception_ptr& failure) const;
   static void complete(engine::OpNode& op, std::exception_ptr failure);
 
   const std::shared_ptr<World> world_;
@@ -132,6 +150,14 @@ class Driver : public std::enable_shared_from_this<Driver> {
     std::unique_ptr<Pending> sending;
   };
   std::vector<Send> sends_;
+  struct Launched {
+    engine::OpNode* op;
+    Call call;
+    std::chrono::steady_clock::time_point since;
+    uint64_t begun;  // as it was then
+  };
+  std::map<uint64_t, Launched> launched_;  // by place: they run on the GPU
+  std::shared_ptr<GpuCalls> gpu_;          // since the first of them
 };
 
 // "all_reduce (sum) of 6 elements of float32"

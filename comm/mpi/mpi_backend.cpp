@@ -16,6 +16,7 @@ namespace {
 
 // MPI counts in int: longer arrays go in pieces.
 constexpr int64_t most_elements = int64_t(1) << 30;
+constexpr int exchange_tag = 1;  // sends have 0
 
 void check(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
@@ -278,6 +279,13 @@ class MpiGroup final : public Group {
       case Kind::broadcast:
         in_pieces(c.count, [&](int64_t at, int n) {
           check(MPI_Bcast(byte(c.out, at * int64_t(bytes)), n, type, c.peer, comm_), "broadcast");
+        });
+        return;
+      case Kind::exchange:
+        in_pieces(c.count, [&](int64_t at, int n) {
+          check(MPI_Sendrecv(byte(c.in, at * int64_t(bytes)), n, type, c.peer, exchange_tag,
+                             byte(c.out, at * int64_t(bytes)), n, type, c.peer, exchange_tag, comm_, MPI_STATUS_IGNORE),
+                "exchange");
         });
         return;
       case Kind::recv:

@@ -29,7 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-enum class MessageKind : uint32_t { sign, failure, goodbye };
+// asks: which ranks have begun a call; begun: that one has.
+enum class MessageKind : uint32_t { sign, failure, goodbye, asks, begun };
 
 // A message: its kind, the length of what follows, and that.
 struct Header {
@@ -100,6 +101,7 @@ std::vector<Progress> read_progress(const std::string& text) {
 }  // namespace
 
 struct Watch::Impl {
+  using CallKey = std::pair<uint64_t, uint64_t>;  // communicator and place
   struct Neighbour {
     explicit Neighbour(int rank, asio::io_context& io) : rank(rank), socket(io) {}
     const int rank;
@@ -238,6 +240,16 @@ struct Watch::Impl {
         leave(std::atoi(n.body.c_str()));
         return;
       }
+      case MessageKind::asks:
+      case MessageKind::begun: {
+        std::istringstream words(n.body);
+        CallKey call;
+        int who = -1;
+        words >> call.first >> call.second >> who;
+        if (who < 0) ask(call);
+        else note_begun(call, who);
+        return;
+      }
     }
   }
 
@@ -247,6 +259,34 @@ struct Watch::Impl {
     if (!gone.insert(who).second) return;
     tell(MessageKind::goodbye, std::to_string(who));
     if (all_are_gone()) answer(true);
+  }
+
+  // --- calls that run for long on GPUs: whether all ranks have begun them
+
+  void ask(const CallKey& call) {
+    if (!asked.try_emplace(call).second) return;
+    tell(MessageKind::asks, fmt::format("{} {}", call.first, call.second));
+  }
+  void note_begun(const CallKey& call, int who) {
+    if (!asked[call].ranks.insert(who).second) return;
+    tell(MessageKind::begun, fmt::format("{} {} {}", call.first, call.second, who));
+  }
+  void look_at_long_calls(Clock::time_point now) {
+    const Clock::duration half = timeout / 2;
+    const std::vector<LongCall> calls = callbacks.long_calls(half);
+    for (const LongCall& c : calls) ask(c.key());
+    for (const auto& [call, begun] : std::map(asked)) {
+      if (callbacks.has_begun(call.first, call.second)) note_begun(call, rank);
+    }
+    for (const LongCall& c : calls) {
+      Asked& begun = asked[c.key()];
+      if (begun.ranks.size() < c.ranks) continue;
+      if (begun.all_since == Clock::time_point()) begun.all_since = now;
+      if (now - begun.all_since < half) continue;
+      return fail(fmt::format("call {}, {}, has not come to its end on rank {} for {} ms, although all ranks are in it",
+                              c.place - 1, c.call, rank,
+                              std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()));
+    }
   }
 
   void answer(bool is_whole) {
@@ -292,6 +332,7 @@ struct Watch::Impl {
       fail(fmt::format("rank {} has given no sign of life for {} ms", r,
                        std::chrono::duration_cast<std::chrono::milliseconds>(now - n->last_seen).count()));
     }
+    if (!has_failed) look_at_long_calls(now);
     if (!gone.empty() && !has_failed && callbacks.waits()) {
       fail(fmt::format("rank {} has ended its program", *gone.begin()));
     }
@@ -316,6 +357,11 @@ struct Watch::Impl {
   asio::steady_timer timer{io};
   std::map<int, std::unique_ptr<Neighbour>> neighbours;
   std::set<int> gone;  // have said goodbye
+  struct Asked {
+    std::set<int> ranks;  // have begun it
+    Clock::time_point all_since{};
+  };
+  std::map<CallKey, Asked> asked;
   std::promise<bool>* leaving = nullptr;
   Clock::time_point last_tick = Clock::now();
   bool has_failed = false, is_ending = false;

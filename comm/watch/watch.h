@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
@@ -21,6 +22,14 @@ struct Progress {
   std::string call;           // "all_reduce (sum) of 6 elements of float32"
 };
 
+// A call on GPUs that has been running for long.
+struct LongCall {
+  uint64_t communicator = 0, place = 0;  // as in Progress, once it had begun
+  size_t ranks = 0;                      // of the communicator
+  std::string call;
+  auto key() const { return std::pair(communicator, place); }
+};
+
 // Thread safety: any thread.
 class Watch {
  public:
@@ -29,6 +38,10 @@ class Watch {
     std::function<std::vector<Progress>()> progress;           // of this rank
     std::function<std::string(int, const Progress&)> differs;  // of another rank: why it does not fit; empty if it does
     std::function<bool()> waits;                               // whether a call has been running for long
+    // Calls on GPUs that have been running for that long here, and whether this rank has begun one of them. Nothing
+    // ends where all ranks have: after another such time the communicator has failed.
+    std::function<std::vector<LongCall>(std::chrono::steady_clock::duration)> long_calls;
+    std::function<bool(uint64_t communicator, uint64_t place)> has_begun;
   };
   // Connects the ranks of `group`. Blocks. Throws CommError.
   Watch(Group& group, const Options& options, Callbacks callbacks);

@@ -163,7 +163,9 @@ void GradientBuckets::fill(Bucket& bucket, const std::vector<Bucket>& before) {
     for (const Bucket& b : before) {
       for (size_t i = 0; b.residual.defined() && i < b.views.size(); ++i) {
         if (b.views[i].ptr() != old.ptr()) continue;
-        if (!bucket.residual.defined()) bucket.residual = nd.zeros_like(bucket.all);
+        if (!bucket.residual.defined()) {
+          bucket.residual = nd.zeros(bucket.all.shape(), {.dtype = dtype, .device = b.residual.device()});
+        }
         const int64_t begin = int64_t(b.views[i].node().offset / size_of(dtype));
         part(bucket.residual, k).assign(b.residual.slice(begin, begin + p.shape().size()).reshape(p.shape()));
       }

@@ -108,18 +108,18 @@ void GradientWire::add_up_two_bits(const NDArray& x, NDArray& residual) const {
     throw TypeError(
         fmt::format("[gradient compression] 2bit is for float32, got a gradient of {}", name_of(x.dtype())));
   }
-  if (!residual.defined()) residual = nd.zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  const NDArray codes = NDArray::empty({(x.size() + values_in_byte - 1) / values_in_byte}, DType::uint8, x.device());
-  encode(x, residual, codes, threshold_);
-  decode_sum(ranks_.all_gather(codes), ranks_.size(), x, threshold_);
+  if (!residual.defined()) residual = nd.zeros(x.shape(), {.dtype = x.dtype(), .device = cpu()});
+  const NDArray on_host = x.as_in_context(cpu());  // x itself where it is there
+  const NDArray codes = NDArray::empty({(x.size() + values_in_byte - 1) / values_in_byte}, DType::uint8, cpu());
+  encode(on_host, residual, codes, threshold_);
+  decode_sum(ranks_.all_gather(codes), ranks_.size(), on_host, threshold_);
+  if (on_host.ptr() != x.ptr()) NDArray(x).assign(on_host);
 }
 
 // Both of a pair add the same two numbers, in either order: every rank has the same bits.
 void GradientWire::add_up_by_tree(const NDArray& x) const {
   for (int distance = 1; distance < ranks_.size(); distance *= 2) {
-    const int other = ranks_.rank() ^ distance;
-    ranks_.send(x, other);
-    NDArray(x) += ranks_.recv(x.shape(), x.dtype(), other);
+    NDArray(x) += ranks_.exchange(x, ranks_.rank() ^ distance);
   }
 }
 

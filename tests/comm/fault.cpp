@@ -18,10 +18,19 @@
 using namespace kaon;
 
 int main(int, char** argv) {
-  const std::string_view kind = argv[1];
+  std::string_view kind = argv[1];
   const auto world = comm::mpi({.timeout = std::chrono::seconds(2)});
   const int rank = world.rank();
-  for (int i = 0; i < 5; ++i) world.all_reduce(nd.ones({100})).wait_to_read();
+  Device device = cpu();
+  if (kind.starts_with("gpu_")) {
+    kind.remove_prefix(4);
+    // of NCCL's calls, from 1: the one after the five that go well
+    if (kind == "hang" && rank == 1) setenv("KAON_NCCL_EMULATOR_HANG", "6", 1);
+    if (kind == "fail" && rank == 1) setenv("KAON_NCCL_EMULATOR_FAIL", "6", 1);
+    device = comm::nccl().device();
+  }
+  const auto ones = [device](int64_t n) { return nd.ones({n}, {.device = device}); };
+  for (int i = 0; i < 5; ++i) world.all_reduce(ones(100)).wait_to_read();
   if (rank == 1) {
     if (kind == "kill") kill(getpid(), SIGKILL);
     if (kind == "stop") kill(getpid(), SIGSTOP);
@@ -35,7 +44,7 @@ int main(int, char** argv) {
   const auto file = std::filesystem::temp_directory_path() / fmt::format("kaon_fault_{}.params", getpid());
   const auto begin = std::chrono::steady_clock::now();
   std::string text;
-  NDArray other = nd.ones({4});
+  NDArray other = ones(4);
   try {
     if (kind == "checkpoint") {
       trainer.emplace(net.collect_params(), optimizer::Adam(), gluon::TrainerOptions{.kvstore = "dist_sync"});
@@ -46,25 +55,27 @@ int main(int, char** argv) {
     }
     if (kind == "several") {  // what one death fails is one failure, also of a sum of two of them
       if (rank == 1) kill(getpid(), SIGKILL);
-      const NDArray a = world.all_reduce(nd.ones({100})), b = world.all_reduce(nd.ones({100}));
+      const NDArray a = world.all_reduce(ones(100)), b = world.all_reduce(ones(100));
       (a + b).wait_to_read();
     }
     if (kind == "input" && rank == 1) {
-      NDArray bad = nd.ones({100});
+      NDArray bad = ones(100);
       Engine::current().push({update(bad.var())}, [](RunContext&) { throw std::runtime_error("no data"); });
       NDArray sum = world.all_reduce(bad);
       sum.wait_to_read();
     } else if (kind == "shape" && rank == 1) {
-      world.all_reduce(nd.ones({101})).wait_to_read();
+      world.all_reduce(ones(101)).wait_to_read();
     } else if (kind == "order" && rank == 1) {
-      world.broadcast(nd.ones({100}), 0);
+      world.broadcast(ones(100), 0);
       world.barrier().wait_to_read();
+    } else if (kind == "device" && rank == 1) {  // the same call, on the host
+      world.all_reduce(nd.ones({100})).wait_to_read();
     }
     if (trainer) gluon::save_checkpoint(file, net, *trainer);
-    for (int i = 0; i < 50; ++i) world.all_reduce(nd.ones({100})).wait_to_read();
+    for (int i = 0; i < 50; ++i) world.all_reduce(ones(100)).wait_to_read();
     for (int i = 0; i < 30; ++i) {
       usleep(100000);
-      world.all_reduce(nd.ones({100})).wait_to_read();
+      world.all_reduce(ones(100)).wait_to_read();
     }
   } catch (const CommError& e) {
     text = e.what();
@@ -80,7 +91,7 @@ int main(int, char** argv) {
     text += fmt::format(" (the checkpoint is not usable: {})", e.what());
   }
   try {
-    world.all_reduce(nd.ones({100})).wait_to_read();
+    world.all_reduce(ones(100)).wait_to_read();
     text += " (a later call did not fail)";
   } catch (const CommError&) {
   }
