@@ -31,16 +31,30 @@ class StepOfTwo(Step):
         return super().forward(ids, mask, k0, v0, k1, v1)
 
 
-def step(kind, heads=4, width=8, **options):
+def step(kind, heads=4, width=8, new=1, **options):
+    """`new` words behind others. Attention as it is written out: torch.export cannot choose among its kernels."""
+
     def made():
         import transformers as t
 
         cls = getattr(t, kind)
+        config = cls.config_class(**options)
+        config._attn_implementation = "eager"
 
-        def inputs(n, past, new=1):
+        def inputs(n, past):
             return words(n, new, 100), torch.ones(n, past + new, dtype=torch.int64), *(torch.randn(n, heads, past, width) for _ in range(4))
 
-        return StepOfTwo(cls(cls.config_class(**options))), inputs(2, 5), [inputs(3, 9), inputs(2, 6, 3)]
+        return StepOfTwo(awake(cls(config))), inputs(2, 5), [inputs(3, 9)]
+
+    return made
+
+
+def half(kind, inputs, dtype, **options):
+    """A net of 16-bit numbers."""
+
+    def made():
+        whole, given = net(kind, inputs, **options)
+        return whole.to(dtype), tuple(v.to(dtype) if v.is_floating_point() else v for v in given)
 
     return made
 
@@ -114,6 +128,9 @@ NETS = {
     "gpt_neox_step": step("GPTNeoXForCausalLM", **SMALL),
     "opt_step": step("OPTForCausalLM", vocab_size=100, hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64, word_embed_proj_dim=32),
     "stablelm_step": step("StableLmForCausalLM", heads=4, num_key_value_heads=4, **SMALL),
+    "gpt2_steps": step("GPT2LMHeadModel", new=3, **SHORT),
+    "llama_steps": step("LlamaForCausalLM", heads=2, new=3, **GROUPED),
+    "qwen3_steps": step("Qwen3ForCausalLM", heads=2, head_dim=8, new=3, **GROUPED),
     "phi3": lambda: net("Phi3ForCausalLM", text, pad_token_id=0, **GROUPED),
     "gemma": lambda: net("GemmaForCausalLM", text, head_dim=8, pad_token_id=0, **GROUPED),
     "gemma3": lambda: net("Gemma3ForCausalLM", text, head_dim=8, pad_token_id=0, sliding_window=6, **GROUPED),
@@ -178,6 +195,14 @@ NETS = {
     "time_series": lambda: net("PatchTSTModel", lambda: {"past_values": torch.randn(2, 32, 3)}, num_input_channels=3, context_length=32, patch_length=4, patch_stride=4, d_model=16, num_hidden_layers=2, num_attention_heads=2, ffn_dim=32, scaling=None, mask_input=False),
     "vits_like": lambda: net("UnivNetModel", lambda: {"input_features": torch.randn(1, 12, 8), "noise_sequence": torch.randn(1, 12, 8)}, model_in_channels=8, model_hidden_channels=8, num_mel_bins=8, kernel_predictor_hidden_channels=8),
     "hifigan": lambda: net("SpeechT5HifiGan", lambda: {"spectrogram": torch.randn(12, 8)}, model_in_dim=8, upsample_initial_channel=32, upsample_rates=[4, 2], upsample_kernel_sizes=[8, 4]),
+    "gpt2_half": half("GPT2LMHeadModel", text, torch.float16, **SHORT),
+    "bert_half": half("BertModel", text, torch.float16, **SMALL),
+    "llama_half": half("LlamaForCausalLM", text, torch.float16, **GROUPED),
+    "llama_bfloat": half("LlamaForCausalLM", text, torch.bfloat16, **GROUPED),
+    "qwen2_bfloat": half("Qwen2ForCausalLM", text, torch.bfloat16, **GROUPED),
+    "vit_half": half("ViTModel", pixels(), torch.float16, **IMAGES),
+    "vit_bfloat": half("ViTModel", pixels(), torch.bfloat16, **IMAGES),
+    "t5_half": half("T5EncoderModel", text, torch.float16, **T5),
     "encodec": lambda: (EncodecRound(), (torch.randn(1, 1, 640),)),
 }
 

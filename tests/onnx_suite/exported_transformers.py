@@ -32,6 +32,8 @@ def awake(net):
     for m in net.modules():
         if isinstance(m, nn.Conv2d) and "weight" in m._parameters:
             nn.init.kaiming_normal_(m.weight, nonlinearity="relu")
+        if isinstance(m, nn.BatchNorm2d) and m.affine:
+            nn.init.uniform_(m.weight, 1, 1.5)
     return net
 
 

@@ -90,6 +90,7 @@ def export(name, folder):
                 raise ValueError("PyTorch's own results say nothing: infinite or nearly nothing")
         if not any((o != 0).any() for _, outputs in sets for o in outputs):
             raise ValueError("PyTorch's own results say nothing: zeros")
+        shutil.rmtree(folder, ignore_errors=True)
         path = os.path.join(folder, "model.onnx")
         os.makedirs(folder, exist_ok=True)
         names = [f"in{i}" for i in range(len(inputs))]
@@ -114,6 +115,14 @@ def export(name, folder):
                     f.write(as_tensor(v).SerializeToString())
     # of each output's largest number: PyTorch's own results have such errors beside those in float64
     return 2e-2 if any(v.dtype in (torch.float16, torch.bfloat16) for v in sets[0][1]) else 1e-4
+
+
+def add(tolerances, line):
+    """The line of a case, beside those of others."""
+    name = line.split()[0]
+    others = [l for l in open(tolerances) if l.split()[0] != name] if os.path.exists(tolerances) else []
+    with open(tolerances, "w") as f:
+        f.writelines([*others, line])
 
 
 def run(suite, folder, name, tolerances, line):
@@ -160,8 +169,7 @@ def main():
                 if not line.startswith("FAIL"):
                     shutil.rmtree(case, ignore_errors=True)
             else:
-                with open(tolerances, "w") as f:
-                    f.writelines(lines)
+                add(tolerances, lines[-1])
         if given.run:
             with open(given.run[1], "a") as f:
                 f.write(line)
