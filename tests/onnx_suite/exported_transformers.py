@@ -27,6 +27,16 @@ def mask(n=2, length=12):
     return m
 
 
+def awake(net):
+    """With weights of convolutions that keep numbers large: with those of a new net many layers give zeros."""
+    for m in net.modules():
+        if isinstance(m, nn.Conv2d) and "weight" in m._parameters:
+            nn.init.kaiming_normal_(m.weight, nonlinearity="relu")
+        if isinstance(m, nn.BatchNorm2d) and m.affine:
+            nn.init.uniform_(m.weight, 1, 1.5)
+    return net
+
+
 def net(kind, inputs, **options):
     """The net of this class with its configuration's options, and inputs by name."""
     import transformers as t
@@ -36,7 +46,7 @@ def net(kind, inputs, **options):
     if hasattr(config, "use_cache"):
         config.use_cache = False
     given = inputs()
-    return First(cls(config), list(given)), tuple(given.values())
+    return First(awake(cls(config)), list(given)), tuple(given.values())
 
 
 def text():
@@ -106,5 +116,5 @@ NETS = {
     "segformer": lambda: net("SegformerModel", pixels(64), hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 2, 4]),
     "convnextv2": lambda: net("ConvNextV2Model", pixels(64), hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 2, 1]),
     "mobilevit": lambda: net("MobileViTModel", pixels(64), image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40], num_attention_heads=4),
-    "detr": lambda: net("YolosForObjectDetection", pixels(), **{**IMAGES, "image_size": [32, 32]}, num_detection_tokens=5),
+    "yolos": lambda: net("YolosForObjectDetection", pixels(), **{**IMAGES, "image_size": [32, 32]}, num_detection_tokens=5),
 }

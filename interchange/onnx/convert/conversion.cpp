@@ -26,15 +26,16 @@ namespace {
 
 constexpr int kMaxDepth = 64;  // of functions and graphs inside one another
 
-// Adds what the node reads, in graphs inside it too.
-void add_reads(const Node& node, std::unordered_set<std::string>& to) {
-  for (const std::string& name : node.inputs) {
-    if (!name.empty()) to.insert(name);
-  }
+// Adds what the node reads, in graphs inside it too; `added`: what was not there.
+void add_reads(const Node& node, std::unordered_set<std::string>& to, std::vector<const std::string*>& added) {
+  const auto add = [&](const std::string& name) {
+    if (!name.empty() && to.insert(name).second) added.push_back(&name);
+  };
+  for (const std::string& name : node.inputs) add(name);
   for (const Attribute& a : node.attributes) {
     for (const auto& graph : a.graphs) {
-      for (const Node& inner : graph->nodes) add_reads(inner, to);
-      for (const auto& output : graph->outputs) to.insert(output.name);
+      for (const Node& inner : graph->nodes) add_reads(inner, to, added);
+      for (const auto& output : graph->outputs) add(output.name);
     }
   }
 }
@@ -144,10 +145,11 @@ void Conversion::convert_nodes(const std::vector<Node>& nodes, const std::vector
   // what no output needs is not converted: it may be an operator that is not supported
   std::unordered_set<std::string> needed(wanted.begin(), wanted.end());
   std::vector<bool> is_needed(nodes.size());
+  std::vector<std::vector<const std::string*>> last_reads(nodes.size());  // what no later node needs
   for (size_t i = nodes.size(); i-- > 0;) {
     is_needed[i] = std::any_of(nodes[i].outputs.begin(), nodes[i].outputs.end(),
                                [&](const std::string& name) { return !name.empty() && needed.contains(name); });
-    if (is_needed[i]) add_reads(nodes[i], needed);
+    if (is_needed[i]) add_reads(nodes[i], needed, last_reads[i]);
   }
   const Scope* const outer = std::exchange(scope_, &scope);
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -159,6 +161,8 @@ void Conversion::convert_nodes(const std::vector<Node>& nodes, const std::vector
       if (std::string_view(e.what()).find("; in ONNX node ") != std::string_view::npos) throw;
       std::rethrow_exception(e.with_context(fmt::format("; in ONNX node {}", describe(nodes[i]))));
     }
+    // constants may be large, as indices of each element are
+    for (const std::string* name : last_reads[i]) scope.values.erase(*name);
   }
   scope_ = outer;
 }

@@ -90,7 +90,16 @@ void roi_align(Call& c) {
                       .aligned = mode == "half_pixel"}));
 }
 
+// x, rois (r, 5): the image of each and its corners
+void max_roi_pool(Call& c) {
+  const std::vector<int64_t> size = c.integers("pooled_shape");
+  if (size.size() != 2) c.fail(fmt::format("pooled_shape has {} numbers, expected 2", size.size()));
+  c.set(sym.ROIPooling(c.x(0), c.x(1),
+                       {.pooled_size = Shape(size[0], size[1]), .spatial_scale = float(c.real("spatial_scale", 1))}));
+}
+
 constexpr Row detection_table[] = {
+    {"MaxRoiPool", max_roi_pool},
     {"NonMaxSuppression", non_max_suppression},
     {"RoiAlign", roi_align},
 };

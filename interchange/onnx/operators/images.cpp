@@ -137,6 +137,7 @@ void resize(Call& c) {
         ResizeAxis& a = r.axes[size_t(axes[i])];
         a.out = sizes[i];
         a.scale = double(a.out) / double(a.in);
+        a.by_sizes = true;
       }
     }
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
@@ -81,11 +82,75 @@ Symbol tuples(const Call& c, int input, const Shape& data, int batch) {
   return concatenated(parts, 0);
 }
 
+// The slice x[begin : end : step] of the first axes.
+struct Region {
+  OptionalShape begin, end, step;
+  Shape shape;  // with the axes behind
+};
+
+// The region of an array that known tuples of indices (rows..., k) go through in its order, as those do that assign to
+// slices. Its elements are one copy, and the tuples, as many numbers as k times the region has, are in no program.
+std::optional<Region> region_of(const Value& tuples, const Shape& data) {
+  if (!tuples.is_constant() || tuples.known.size() == 0) return std::nullopt;
+  const Shape& s = tuples.shape();
+  const int rows = s.ndim() - 1, k = int(s[rows]);
+  const bool is_here = tuples.known.dtype() == DType::int64 && tuples.known.device() == cpu();
+  const std::vector<int64_t> copied = is_here ? std::vector<int64_t>() : tuples.known.asvector<int64_t>();
+  const int64_t* const at = is_here ? tuples.known.data<const int64_t>().data() : copied.data();
+  Region r{.begin = {}, .end = {}, .step = {}, .shape = data};
+  // an axis of the tuples with several numbers moves along one axis of the array, and later ones along later axes
+  std::vector<std::vector<int64_t>> moves(static_cast<size_t>(rows), std::vector<int64_t>(static_cast<size_t>(k)));
+  std::vector<int64_t> steps(static_cast<size_t>(k), 1), counts(static_cast<size_t>(k), 1);
+  int last = -1;
+  int64_t stride = k;
+  std::vector<int64_t> strides(static_cast<size_t>(rows));
+  for (int d = rows - 1; d >= 0; --d) strides[size_t(d)] = stride, stride *= s[d];
+  for (int d = 0; d < rows; ++d) {
+    if (s[d] == 1) continue;
+    int along = -1;
+    for (int j = 0; j < k; ++j) {
+      const int64_t move = at[strides[size_t(d)] + j] - at[j];
+      if (move == 0) continue;
+      if (along >= 0 || move < 0 || j <= last) return std::nullopt;
+      along = j;
+      steps[size_t(j)] = moves[size_t(d)][size_t(j)] = move, counts[size_t(j)] = s[d];
+    }
+    if (along < 0) return std::nullopt;
+    last = along;
+  }
+  for (int j = 0; j < k; ++j) {
+    const int64_t n = data[j], first = at[j] < 0 ? at[j] + n : at[j];
+    const int64_t end = first + (counts[size_t(j)] - 1) * steps[size_t(j)] + 1;
+    if (first < 0 || end > n) return std::nullopt;
+    const bool is_whole = counts[size_t(j)] == n;
+    r.begin.push_back(is_whole ? std::optional<int64_t>() : first);
+    r.end.push_back(is_whole ? std::optional<int64_t>() : end);
+    r.step.push_back(steps[size_t(j)]);
+    r.shape[j] = counts[size_t(j)];
+  }
+  std::vector<int64_t> place(static_cast<size_t>(rows), 0), expected(at, at + k);
+  for (int64_t row = 0;; ++row) {
+    if (!std::equal(expected.begin(), expected.end(), at + row * k)) return std::nullopt;
+    int d = rows - 1;
+    for (; d >= 0; --d) {
+      const bool wraps = ++place[size_t(d)] == s[d];
+      for (int j = 0; j < k; ++j) expected[size_t(j)] += moves[size_t(d)][size_t(j)] * (wraps ? 1 - s[d] : 1);
+      if (!wraps) break;
+      place[size_t(d)] = 0;
+    }
+    if (d < 0) return r;
+  }
+}
+
 void gather_nd(Call& c) {
   const int batch = int(c.integer("batch_dims", 0));
   Shape result;
   for (int i = 0; i + 1 < c.rank(1); ++i) result.push_back(c.shape(1)[i]);
   for (int i = batch + int(c.shape(1).back()); i < c.rank(); ++i) result.push_back(c.shape()[i]);
+  if (batch == 0) {
+    if (const auto r = region_of(c.input(1), c.shape()))
+      return c.set_like(c.input(0), reshaped(sym.slice(c.x(), r->begin, r->end, r->step), result));
+  }
   c.set_like(c.input(0), reshaped(sym.gather_nd(c.x(), tuples(c, 1, c.shape(), batch)), result));
 }
 
@@ -126,9 +191,26 @@ void scatter_elements(Call& c) {
   c.set_like(c.input(0), reshaped(y, c.shape()));
 }
 
+Symbol combined(Scatter kind, const Symbol& old, const Symbol& update) {
+  switch (kind) {
+    case Scatter::none: return update;
+    case Scatter::add: return old + update;
+    case Scatter::mul: return old * update;
+    case Scatter::max: return sym.broadcast_maximum(old, update);
+    case Scatter::min: return sym.broadcast_minimum(old, update);
+  }
+  return update;
+}
+
 void scatter_nd(Call& c) {
   const Scatter kind = scatter_kind(c);
   const int64_t k = c.shape(1).back();
+  if (const auto r = region_of(c.input(1), c.shape())) {
+    Symbol updates = reshaped(c.x(2), r->shape);
+    if (kind != Scatter::none) updates = combined(kind, sym.slice(c.x(), r->begin, r->end, r->step), updates);
+    return c.set_like(c.input(0),
+                      sym._slice_assign(c.x(), updates, {.begin = r->begin, .end = r->end, .step = r->step}));
+  }
   if (kind == Scatter::none) {
     return c.set_like(c.input(0), sym._scatter_set_nd(c.x(), c.x(2), tuples(c, 1, c.shape(), 0), {.shape = c.shape()}));
   }

@@ -15,21 +15,29 @@ double cubic(double x, double a) {
   return 0;
 }
 
+// x / scale. The scale of a file is the float32 that is nearest to the one that was meant: a quotient in float32 is the
+// whole number where that one would give it (3 by 0.6), and nearest pixels need it.
+double unscaled(const ResizeAxis& a, double x) {
+  if (a.by_sizes) return x * double(a.in) / double(a.out);
+  if (a.kind == ResizeKind::nearest) return double(float(x) / float(a.scale));
+  return x / a.scale;
+}
+
 // Where pixel `o` of the result is among the pixels of the axis.
 double position(const ResizeAxis& a, int64_t o) {
   const double x = double(o), in = double(a.in), width = a.scale * in;
   if (a.coordinates == "align_corners") return width == 1 ? 0 : x * (in - 1) / (width - 1);
-  if (a.coordinates == "asymmetric") return x / a.scale;
+  if (a.coordinates == "asymmetric") return unscaled(a, x);
   if (a.coordinates == "tf_crop_and_resize") {
     const double begin = a.roi_begin * (in - 1), length = (a.roi_end - a.roi_begin) * (in - 1);
     return a.out == 1 ? begin + length / 2 : begin + x * length / (double(a.out) - 1);
   }
-  if (a.coordinates == "pytorch_half_pixel") return a.out == 1 ? -0.5 : (x + 0.5) / a.scale - 0.5;
+  if (a.coordinates == "pytorch_half_pixel") return a.out == 1 ? -0.5 : unscaled(a, x + 0.5) - 0.5;
   if (a.coordinates == "half_pixel_symmetric") {
     const double adjustment = double(a.out) / width;
-    return in / 2 * (1 - adjustment) + (x + 0.5) / a.scale - 0.5;
+    return in / 2 * (1 - adjustment) + unscaled(a, x + 0.5) - 0.5;
   }
-  return (x + 0.5) / a.scale - 0.5;  // half_pixel
+  return unscaled(a, x + 0.5) - 0.5;  // half_pixel
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace kaon::onnx::convert {
 
 enum class ResizeKind : uint8_t { nearest, linear, cubic };
 
-// One axis: `in` pixels to `out`, by `scale`, which need not be out / in.
+// One axis: `in` pixels to `out`, by `scale`, which need not be out / in. by_sizes: it is out / in exactly.
 struct ResizeAxis {
   ResizeKind kind = ResizeKind::nearest;
   std::string coordinates = "half_pixel", nearest = "round_prefer_floor";
@@ -17,6 +17,7 @@ struct ResizeAxis {
   bool antialias = false, exclude_outside = false;
   int64_t in = 1, out = 1;
   double scale = 1;
+  bool by_sizes = false;
   double roi_begin = 0, roi_end = 1;  // for tf_crop_and_resize
 };
 
