@@ -34,5 +34,7 @@ std::span<const Row> gradient_rows();
 std::span<const Row> runtime_quantised_rows();
 std::span<const Row> runtime_layer_rows();
 std::span<const Row> runtime_attention_rows();
+std::span<const Row> runtime_weight_rows();
+std::span<const Row> runtime_language_rows();
 
 }  // namespace kaon::onnx::convert
