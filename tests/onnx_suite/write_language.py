@@ -21,6 +21,7 @@ from write_quantised import record_tolerances
 from write_runtime import session
 
 MICROSOFT = "com.microsoft"
+VERSIONS = {"TreeEnsemble": 5}  # of the domain, where they are not 1 or 3
 
 
 class Draw:
@@ -312,13 +313,13 @@ OPERATORS = {
 SHARES = {"MatMulNBits": 3, "GroupQueryAttention": 6, "MultiHeadAttention": 3, "GatherBlockQuantized": 2, "Attention": 2}
 
 
-def model_of(op_type, attributes, inputs, known, outputs):
+def model_of(op_type, attributes, inputs, known, outputs, domain):
     """The model, and the inputs that are no initializers."""
     while inputs[-1] is None:
         inputs = inputs[:-1]
     names = [f"i{i}" if v is not None else "" for i, v in enumerate(inputs)]
     made = [f"o{i}" if i in outputs else "" for i in range(max(outputs) + 1)]
-    nodes = [helper.make_node(op_type, names, made, domain=MICROSOFT, **attributes)]
+    nodes = [helper.make_node(op_type, names, made, domain=domain, **attributes)]
     infos, initializers, given, finals = [], [], [], []
     for i, v in enumerate(inputs):
         if v is None:
@@ -339,20 +340,20 @@ def model_of(op_type, attributes, inputs, known, outputs):
             nodes.append(helper.make_node("Where", [f"defined{i}", made[i], f"zero{i}"], [f"w{i}"]))
             finals[-1] = f"w{i}"
     graph = helper.make_graph(nodes, op_type, infos, [helper.make_empty_tensor_value_info(o) for o in finals], initializers)
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(domain, VERSIONS.get(op_type, 1 if domain == MICROSOFT else 3))]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), given
 
 
-def write_case(root, op_type, number, seed):
+def write_case(root, group, operators, domain, op_type, number, seed):
     """Draws until ONNX Runtime takes the case. The lines of tolerances.txt."""
     reasons = []
     for attempt in range(60):
         d = Draw([zlib.crc32(op_type.encode()), number, seed, attempt])
-        attributes, inputs, known, outputs, *plain = OPERATORS[op_type](d)
-        model, given = model_of(op_type, attributes, inputs, known, outputs)
+        attributes, inputs, known, outputs, *plain = operators[op_type](d)
+        model, given = model_of(op_type, attributes, inputs, known, outputs, domain)
         if plain and plain[0]:
             attributes = {k: v for k, v in attributes.items() if k != "qk_norm_epsilon"}
-            run, fed = model_of(op_type, attributes, plain[0], known, outputs)
+            run, fed = model_of(op_type, attributes, plain[0], known, outputs, domain)
         else:
             run, fed = model, given
         try:
@@ -360,12 +361,12 @@ def write_case(root, op_type, number, seed):
             results = run.run(None, dict(zip([i.name for i in run.get_inputs()], fed)))
             break
         except Exception as e:  # not on CPUs, or not in this version
-            reasons.append(str(e).splitlines()[0][:160])
+            reasons.append(str(e).splitlines()[0][:400])
     else:
         raise RuntimeError(f"{op_type}: {set(reasons)}")
     for info, value in zip(model.graph.output, results):
         info.CopyFrom(helper.make_tensor_value_info(info.name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
-    name = f"language/{op_type}_{number}"
+    name = f"{group}/{op_type}_{number}"
     folder = os.path.join(root, name)
     data = os.path.join(folder, "test_data_set_0")
     os.makedirs(data)
@@ -375,19 +376,19 @@ def write_case(root, op_type, number, seed):
     return [f"{name} 0 1e-6 {'4e-3' if d.dtype == np.float16 else '1e-5'}\n"], reasons
 
 
-def main():
+def write_group(group, operators, shares, domain):
     root, count, seed = sys.argv[1], int((sys.argv + ["2"])[2]), int((sys.argv[3:] + ["0"])[0])
-    shutil.rmtree(os.path.join(root, "language"), ignore_errors=True)
+    shutil.rmtree(os.path.join(root, group), ignore_errors=True)
     lines = []
-    for op_type in sys.argv[4:] or OPERATORS:
+    for op_type in sys.argv[4:] or operators:
         refused = []
-        for number in range(count * SHARES.get(op_type, 1)):
-            more, reasons = write_case(root, op_type, number, seed)
+        for number in range(count * shares.get(op_type, 1)):
+            more, reasons = write_case(root, group, operators, domain, op_type, number, seed)
             lines += more
             refused += reasons
         print(op_type, f"{len(refused)} refused", sorted(set(refused)), flush=True)
-    record_tolerances(root, "language", lines)
+    record_tolerances(root, group, lines)
 
 
 if __name__ == "__main__":
-    main()
+    write_group("language", OPERATORS, SHARES, MICROSOFT)

@@ -2,73 +2,18 @@
 // are ONNX Runtime's, which onnx_sample compares (data/onnx/language, by onnx_suite/write_language.py).
 #include <catch2/catch.hpp>
 
-#include <fstream>
-
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/interchange/onnx.h"
-#include "kaon/interchange/onnx/format/model.h"
 #include "kaon/kaon.h"
-#include "kaon/tests/support/files.h"
+#include "kaon/tests/interchange/onnx/one_node.h"
 
 namespace onnx_language_test {
 
 using namespace kaon;
 using namespace kaon::test;
-using namespace kaon::onnx::format;
+using proto::ElementType;
 
 namespace {
-
-Attribute integer(const std::string& name, int64_t value) {
-  Attribute a;
-  a.name = name, a.type = Attribute::Type::integer, a.i = value;
-  return a;
-}
-
-template <class T>
-Tensor tensor(const std::string& name, ElementType type, const std::vector<int64_t>& dims,
-              const std::vector<T>& values) {
-  Tensor t;
-  t.name = name, t.dims = dims, t.type = type;
-  auto own = std::make_shared<const std::vector<T>>(values);
-  t.bytes = std::as_bytes(std::span(*own));
-  t.keeper = own;
-  return t;
-}
-
-ValueInfo info(const std::string& name, ElementType type) {
-  ValueInfo v;
-  v.name = name, v.type = type;
-  return v;
-}
-
-// One operator; its inputs are those of the model unless they are initializers.
-struct OneNode {
-  Model model;
-  OneNode(const std::string& op_type, const std::vector<std::pair<std::string, ElementType>>& inputs, int outputs,
-          const std::vector<Attribute>& attributes, const std::vector<Tensor>& initializers = {}) {
-    model.ir_version = 10;
-    model.opsets = {{"", 21}, {"com.microsoft", 1}};
-    model.graph.name = "one";
-    model.graph.initializers = initializers;
-    Node n;
-    n.op_type = op_type, n.domain = "com.microsoft", n.name = "the_node", n.attributes = attributes;
-    for (const auto& [name, type] : inputs) {
-      n.inputs.push_back(name);
-      const bool is_given = std::ranges::none_of(initializers, [&](const Tensor& t) { return t.name == name; });
-      if (is_given && !name.empty()) model.graph.inputs.push_back(info(name, type));
-    }
-    for (int i = 0; i < outputs; ++i) {
-      n.outputs.push_back("y" + std::to_string(i));
-      model.graph.outputs.push_back(info(n.outputs.back(), ElementType::undefined));
-    }
-    model.graph.nodes = {n};
-  }
-  onnx::Block load() const {
-    const ScratchFolder folder;
-    std::ofstream(folder / "one.onnx", std::ios::binary) << write_model(model);
-    return onnx::load(folder / "one.onnx");
-  }
-};
 
 constexpr auto f32 = ElementType::float32;
 constexpr auto i32 = ElementType::int32;
@@ -78,13 +23,14 @@ NDArray int32s(const std::vector<int32_t>& values, const Shape& shape) {
 }
 
 // 20 numbers of 4 bits for each of 3 outputs, in blocks of 16, as bytes: 3 rows of 2 blocks of 8 bytes.
-OneNode packed_product(std::vector<Attribute> attributes = {integer("K", 20), integer("N", 3), integer("bits", 4),
-                                                            integer("block_size", 16)},
+OneNode packed_product(std::vector<proto::Attribute> attributes = {integer("K", 20), integer("N", 3),
+                                                                   integer("bits", 4), integer("block_size", 16)},
                        size_t bytes = 48) {
   std::vector<uint8_t> packed(bytes);
   for (size_t i = 0; i < bytes; ++i) packed[i] = uint8_t(i * 37);
   const auto rows = int64_t(bytes / 16);
-  return OneNode("MatMulNBits", {{"x", f32}, {"b", ElementType::uint8}, {"s", f32}}, 1, std::move(attributes),
+  return OneNode("com.microsoft", "MatMulNBits", {{"x", f32}, {"b", ElementType::uint8}, {"s", f32}}, 1,
+                 std::move(attributes),
                  {tensor<uint8_t>("b", ElementType::uint8, {rows, 2, 8}, packed),
                   tensor<float>("s", f32, {3, 2}, {1, 2, 0.5, 0.25, 3, 1})});
 }
@@ -141,7 +87,7 @@ TEST_CASE("onnx language: packed weights that do not fit are refused", "[onnx]")
 TEST_CASE("onnx language: a cache of a fixed size is filled step by step", "[onnx]") {
   constexpr int64_t heads = 4, own = 2, d = 16, capacity = 12, batch = 2;
   const onnx::Block block =
-      OneNode("GroupQueryAttention",
+      OneNode("com.microsoft", "GroupQueryAttention",
               {{"q", f32}, {"k", f32}, {"v", f32}, {"pk", f32}, {"pv", f32}, {"lengths", i32}, {"total", i32}}, 3,
               {integer("num_heads", heads), integer("kv_num_heads", own)})
           .load();
@@ -169,8 +115,8 @@ TEST_CASE("onnx language: a cache of a fixed size is filled step by step", "[onn
 
 TEST_CASE("onnx language: attention that is not computed is refused", "[onnx]") {
   const NDArray q = nd.ones({1, 2, 32}), k = nd.ones({1, 2, 16});
-  const auto fails = [&](const std::vector<Attribute>& attributes, const NDArray& key, const std::string& why) {
-    const OneNode node("GroupQueryAttention",
+  const auto fails = [&](const std::vector<proto::Attribute>& attributes, const NDArray& key, const std::string& why) {
+    const OneNode node("com.microsoft", "GroupQueryAttention",
                        {{"q", f32}, {"k", f32}, {"v", f32}, {"", f32}, {"", f32}, {"lengths", i32}, {"total", i32}}, 1,
                        attributes);
     CHECK_THROWS_WITH(node.load().forward({q, key, key, int32s({1}, {1}), int32s({2}, Shape())}), Catch::Contains(why));
@@ -191,7 +137,7 @@ TEST_CASE("onnx language: attention that is not computed is refused", "[onnx]") 
   window.push_back(integer("causal", 0));
   fails(window, k, "local_window_size needs causal");
 
-  const OneNode cross("MultiHeadAttention", {{"q", f32}, {"k", f32}, {"v", f32}}, 1,
+  const OneNode cross("com.microsoft", "MultiHeadAttention", {{"q", f32}, {"k", f32}, {"v", f32}}, 1,
                       {integer("num_heads", 2), integer("unidirectional", 1)});
   const NDArray more = nd.ones({1, 5, 32});
   CHECK_THROWS_WITH(cross.load().forward({q, more, more}),
