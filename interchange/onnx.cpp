@@ -73,8 +73,9 @@ void add_scales(const std::vector<format::Node>& nodes, std::set<std::string>& t
   for (const format::Node& n : nodes) {
     const bool reads_scales = n.op_type.starts_with("QLinear") || n.op_type.ends_with("quantizeLinear") ||
                               n.op_type == "QuantizeLinear" || n.op_type == "QGemm";
-    if (!reads_scales) continue;
-    for (size_t i = 1; i < n.inputs.size(); ++i) to.insert(n.inputs[i]);
+    const bool reads_packed = n.op_type == "MatMulNBits" || n.op_type == "GatherBlockQuantized";
+    if (!reads_scales && !reads_packed) continue;
+    for (size_t i = 1; i < n.inputs.size() && !(reads_packed && i > 4); ++i) to.insert(n.inputs[i]);
   }
 }
 
@@ -151,6 +152,7 @@ struct Block::State {
   std::unordered_map<std::string, gluon::Parameter> parameters;
   std::unordered_map<std::string, convert::Value> constants;
   std::unordered_set<std::string> turned;
+  mutable convert::Kept kept;
   struct Entry {
     std::vector<InputForm> forms;
     std::shared_ptr<const Program> program;
@@ -187,7 +189,7 @@ static bool is_direct(const Program& program, const std::vector<size_t>& places,
 Block::State::Entry Block::State::convert_for_any_rows(const std::vector<InputForm>& forms) const {
   constexpr int64_t some = 1009, others = 1013;
   const auto convert = [&](int64_t rows) {
-    convert::Conversion conversion(model, parameters, constants, turned);
+    convert::Conversion conversion(model, parameters, constants, turned, kept);
     return std::shared_ptr<const Program>(conversion.convert(with_rows(forms, rows), nullptr));
   };
   const std::shared_ptr<const Program> program = convert(some), other = convert(others);
@@ -361,7 +363,7 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
     if (is_bucketed) {
       made = s.convert_for_any_rows(forms);
     } else {
-      convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
+      convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned, s.kept);
       made = {forms, conversion.convert(forms, &arrays), {}};
       made.places = places_of(*made.program);
       made.is_direct = is_direct(*made.program, made.places, inputs.size());
@@ -435,7 +437,7 @@ gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
     form.arrays = {{shape, info.dtype}};
     forms.push_back(std::move(form));
   }
-  convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned);
+  convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned, s.kept);
   const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);
   if (!program->block) throw ValueError("[onnx] the model's outputs are constants: there is nothing to run");
   return *program->block;

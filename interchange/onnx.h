@@ -110,11 +110,16 @@ struct SaveOptions {
   // The first dimension of inputs and outputs is written as this name, of any size: for programs in which no operator
   // says its number. Empty: the number.
   std::string_view batch_name{};
+  // Where the file would have more bytes, or more than the 2 GiB of protobuf, arrays of min_external_bytes and more lie
+  // in a second file beside it, "<file>.<16 digits>.data": ONNX's external data. 0: always.
+  uint64_t max_file_bytes = 0x7fffffff;
+  uint64_t min_external_bytes = 1024;
 };
 
 // Writes a hybridized block that has been called, as it predicts. Blocks until its parameters are computed. Throws
 // StateError before a first hybridized call, ValueError for an operator that is not written and for another opset,
-// IoError. A crash leaves an old file as it was.
+// IoError. A crash leaves an old model as it was. The second file of an older model of this name is removed: a copy of
+// such a model is one of both files.
 KAON_API void save(const gluon::Block& block, const std::filesystem::path& file, const SaveOptions& options = {});
 // The same of a program, given its inputs and the values of its other variables.
 KAON_API void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,

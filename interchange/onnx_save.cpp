@@ -1,18 +1,15 @@
 // Programs of Symbols as ONNX models.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx.h"
 #include "kaon/interchange/onnx/convert/evaluate.h"
 #include "kaon/interchange/onnx/export/emit.h"
+#include "kaon/interchange/onnx/export/external.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon::onnx {
@@ -24,33 +21,6 @@ using graph::SymbolNode;
 namespace {
 
 constexpr int64_t kFirstOpset = 17, kLastOpset = 24;
-
-// To a temporary file beside it, flushed, and renamed: a crash leaves the old file.
-void write_file(const std::filesystem::path& path, const std::string& data) {
-  const std::filesystem::path temporary = path.string() + fmt::format(".{}.tmp", getpid());
-  const auto fail = [&](const char* what) {
-    const std::string why = std::strerror(errno);
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw IoError(fmt::format("[onnx] {}: {}: {}", path.string(), what, why));
-  };
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) fail("cannot be written");
-  for (size_t at = 0; at < data.size();) {
-    const ssize_t n = ::write(file, data.data() + at, data.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      ::close(file);
-      fail("cannot be written");
-    }
-    at += size_t(n);
-  }
-  if (fsync(file) != 0) {
-    ::close(file);
-    fail("cannot be written");
-  }
-  if (::close(file) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) fail("cannot be written");
-}
 
 format::ValueInfo info_of(const std::string& name, const TensorMeta& meta, std::string_view batch) {
   format::ValueInfo info;
@@ -140,10 +110,7 @@ void save(const Symbol& program, const std::vector<std::pair<std::string, Tensor
   model.producer = "kaon";
   model.graph = std::move(builder.graph());
   model.graph.name = "kaon";
-  const std::string data = format::write_model(model);
-  if (data.size() > size_t(INT32_MAX))
-    throw ValueError(fmt::format("[onnx] a model of {} bytes does not fit a file of protobuf, 2 GiB", data.size()));
-  write_file(path, data);
+  exporting::write_files(model, builder.arrays(), path, options.max_file_bytes, options.min_external_bytes);
 }
 
 void save(const gluon::Block& block, const std::filesystem::path& path, const SaveOptions& options) {

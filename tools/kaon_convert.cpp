@@ -20,7 +20,7 @@ struct Options {
   std::string in, out, dtype, strip_prefix, add_prefix, only;
   std::vector<std::string> rename, metadata, shapes;
   bool compress = false;
-  uint64_t shard_bytes = 0;
+  uint64_t shard_bytes = 0, file_bytes = onnx::SaveOptions().max_file_bytes;
 };
 
 // Runs the net once on zeros of the shapes given, so that it can be written as the other kind.
@@ -40,7 +40,7 @@ void convert_net(const Options& o) {
   if (to_onnx) {
     model.block.hybridize();
     model.forward(zeros);
-    onnx::save(model.block, o.out);
+    onnx::save(model.block, o.out, {.max_file_bytes = o.file_bytes});
     fmt::print("wrote {}\n", o.out);
     return;
   }
@@ -124,6 +124,8 @@ int main(int argc, char** argv) {
   app.add_option("--add-prefix", o.add_prefix, "Puts this before names");
   app.add_option("--metadata", o.metadata, "key=value, of safetensors");
   app.add_option("--shard-bytes", o.shard_bytes, "At most so many bytes in a file, of safetensors with an index");
+  app.add_option("--file-bytes", o.file_bytes,
+                 "Puts the arrays of an ONNX model of more bytes into a second file; 2 GiB");
   app.add_option("--shape", o.shapes, "The shape of an input of a net, as data=1,3,224,224");
   app.add_flag("--compress", o.compress, "Deflates, of npz");
   return tools::run_tool(app, argc, argv, [&] {

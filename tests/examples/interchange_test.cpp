@@ -21,6 +21,7 @@ TEST_CASE("interchange page: a net is written as ONNX and read back") {
     net.hybridize();
     net(x);
     onnx::save(net, "model.onnx", {.opset = 17});
+    onnx::save(net, "model.onnx", {.max_file_bytes = 100'000'000});
   }
   onnx::Block net = onnx::load("model.onnx");
   NDArray y = net(x);  // or net.forward({a, b})

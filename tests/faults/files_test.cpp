@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "kaon/gluon/trainer.h"
+#include "kaon/interchange/onnx.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
@@ -97,6 +98,8 @@ TEST_CASE("faults: a file that cannot be written throws IoError and leaves the o
   check_writes("a symbol", [&](const auto& folder) { net(sym.var("data")).save(folder / "net.json"); });
   net(x).wait_to_read();
   check_writes("a model", [&](const auto& folder) { net.export_model(folder / "net", 1); });
+  check_writes("an ONNX model and its arrays",
+               [&](const auto& folder) { onnx::save(net, folder / "net.onnx", {.max_file_bytes = 0}); });
 }
 
 }  // namespace files_test

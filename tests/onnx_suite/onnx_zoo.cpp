@@ -1,5 +1,6 @@
-// onnx_zoo NAME FOLDER: writes a net with random weights as FOLDER/model.onnx, and what it makes of random inputs as
-// FOLDER/test_data_set_0, for check_zoo.py. `onnx_zoo --list` prints the names.
+// onnx_zoo NAME FOLDER [BYTES]: writes a net with random weights as FOLDER/model.onnx, and what it makes of random
+// inputs as FOLDER/test_data_set_0, for check_zoo.py; with its arrays in a second file where the model has more than
+// BYTES. `onnx_zoo --list` prints the names; "large", of 2.3 GB, is not among them.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -21,6 +22,8 @@ namespace {
 using namespace kaon;
 namespace fs = std::filesystem;
 
+uint64_t most_bytes = onnx::SaveOptions().max_file_bytes;
+
 void write_tensor(const fs::path& path, const NDArray& array) {
   onnx::format::WireWriter w;
   w.integers(1, std::vector<int64_t>(array.shape().begin(), array.shape().end()));
@@ -34,7 +37,7 @@ void write(const gluon::Block& net, const std::vector<NDArray>& inputs, const st
            const fs::path& folder) {
   const fs::path data = folder / "test_data_set_0";
   fs::create_directories(data);
-  onnx::save(net, folder / "model.onnx");
+  onnx::save(net, folder / "model.onnx", {.max_file_bytes = most_bytes});
   for (size_t i = 0; i < inputs.size(); ++i) write_tensor(data / fmt::format("input_{}.pb", i), inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) write_tensor(data / fmt::format("output_{}.pb", i), outputs[i]);
 }
@@ -87,6 +90,12 @@ const std::map<std::string, std::function<void(const fs::path&)>>& others() {
   return all;
 }
 
+void write_large(const fs::path& folder) {
+  gluon::nn::HybridSequential net;
+  for (int i = 0; i < 9; ++i) net.add(gluon::nn::Dense(8000, {.in_units = 8000}));
+  write_net(net, {nd.random_normal({2, 8000})}, folder);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,14 +105,16 @@ int main(int argc, char** argv) {
     for (const auto& [name, _] : others()) fmt::print("{}\n", name);
     return 0;
   }
-  if (argc != 3) {
-    fmt::print(stderr, "usage: onnx_zoo NAME FOLDER, or onnx_zoo --list\n");
+  if (argc != 3 && argc != 4) {
+    fmt::print(stderr, "usage: onnx_zoo NAME FOLDER [BYTES], or onnx_zoo --list\n");
     return 2;
   }
   const std::string name = argv[1];
   try {
+    if (argc == 4) most_bytes = std::stoull(argv[3]);
     const auto other = others().find(name);
     if (other != others().end()) other->second(argv[2]);
+    else if (name == "large") write_large(argv[2]);
     else
       write_net(vision::get_model(name),
                 {nd.random_normal(

@@ -82,8 +82,13 @@ std::vector<Attribute> resolved(const std::vector<Attribute>& attributes, const 
 
 Conversion::Conversion(const format::Model& model, const std::unordered_map<std::string, gluon::Parameter>& parameters,
                        const std::unordered_map<std::string, Value>& constants,
-                       const std::unordered_set<std::string>& turned)
-    : model_(model), parameters_(parameters), constants_(constants), turned_(turned), opsets_(&model.opsets) {}
+                       const std::unordered_set<std::string>& turned, Kept& kept)
+    : model_(model),
+      parameters_(parameters),
+      constants_(constants),
+      turned_(turned),
+      kept_(kept),
+      opsets_(&model.opsets) {}
 
 int64_t Conversion::opset(const std::string& domain) const {
   const auto at = opsets_->find(domain);
@@ -290,6 +295,29 @@ std::vector<Value> Conversion::convert_graph(const Graph& graph, const Scope& ou
     outputs.push_back(*value);
   }
   return outputs;
+}
+
+Symbol Conversion::once(const Call& call, const std::vector<int>& inputs, const std::string& how,
+                        engine::FunctionRef<Symbol()> make) {
+  bool is_initial = true;
+  std::string key = how;
+  for (int i : inputs) {
+    key += '\n';
+    if (!call.has(i)) continue;
+    const Value& value = call.input(i);
+    if (!value.is_constant()) return make();
+    const std::string& name = call.node().inputs[size_t(i)];
+    const auto known = constants_.find(name);
+    is_initial =
+        is_initial && known != constants_.end() && known->second.symbol.entry().node == value.symbol.entry().node;
+    key += name;
+  }
+  if (const auto at = kept_.find(key); is_initial && at != kept_.end()) return at->second;
+  autograd::ModeScope mode(false, false);
+  Evaluator evaluate;
+  const Symbol made = Symbol::constant(evaluate(make()));
+  if (is_initial) kept_.emplace(std::move(key), made);
+  return made;
 }
 
 NDArray Conversion::compute(const Symbol& value) {

@@ -29,11 +29,17 @@ struct InputForm {
   friend bool operator==(const InputForm&, const InputForm&) = default;
 };
 
+// What conversions of one model have made of its initializers, for the next ones.
+using Kept = std::unordered_map<std::string, Symbol>;
+
+class Call;
+
 class Conversion {
  public:
-  // `parameters` by the names of initializers, those in `turned` stored transposed.
+  // `parameters` by the names of initializers, those in `turned` stored transposed. Keeps in `kept` what once() makes.
   Conversion(const format::Model& model, const std::unordered_map<std::string, gluon::Parameter>& parameters,
-             const std::unordered_map<std::string, Value>& constants, const std::unordered_set<std::string>& turned);
+             const std::unordered_map<std::string, Value>& constants, const std::unordered_set<std::string>& turned,
+             Kept& kept);
   // Without `arrays` nothing that depends on values of inputs can be converted: TraceError. Throws ValueError,
   // ShapeError, TypeError naming the node.
   std::unique_ptr<Program> convert(const std::vector<InputForm>& forms, const std::vector<NDArray>* arrays);
@@ -44,6 +50,10 @@ class Conversion {
   NDArray read(const Value& value);
   // What `function` makes of the inputs: constants where these are, else results of a step of the program.
   std::vector<Value> host(const std::vector<Value>& inputs, HostFunction function);
+  // What `make` makes of these inputs of the call, where they are given; `how` names all else that it depends on. A
+  // constant where they are constant, which all programs of the model share where they are initializers.
+  Symbol once(const Call& call, const std::vector<int>& inputs, const std::string& how,
+              engine::FunctionRef<Symbol()> make);
   // Runs `build`, which converts graphs as parts of an operator of control flow. False where it throws an Error or
   // needs values of tensors, which a part that runs later, or never, does not have: then the program is as it was
   // before.
@@ -68,6 +78,7 @@ class Conversion {
   const std::unordered_map<std::string, gluon::Parameter>& parameters_;
   const std::unordered_map<std::string, Value>& constants_;
   const std::unordered_set<std::string>& turned_;
+  Kept& kept_;
   const std::map<std::string, int64_t>* opsets_;
   const Scope* scope_ = nullptr;
   std::unique_ptr<Program> program_;

@@ -30,9 +30,14 @@ std::span<const Row> loss_rows();
 std::span<const Row> random_rows();
 std::span<const Row> text_rows();
 std::span<const Row> gradient_rows();
+// ai.onnx.ml, in ml/
+std::span<const Row> tree_rows();
+std::span<const Row> classical_rows();
 // ONNX Runtime's own, each in a file of runtime/
 std::span<const Row> runtime_quantised_rows();
 std::span<const Row> runtime_layer_rows();
 std::span<const Row> runtime_attention_rows();
+std::span<const Row> runtime_weight_rows();
+std::span<const Row> runtime_language_rows();
 
 }  // namespace kaon::onnx::convert

@@ -7,19 +7,21 @@
 namespace kaon::onnx::convert {
 
 std::vector<std::span<const Row>> all_rows() {
-  return {elementwise_rows(),   activation_rows(),
-          type_rows(),          quantization_rows(),
-          shape_rows(),         movement_rows(),
-          reduction_rows(),     indexing_rows(),
-          product_rows(),       convolution_rows(),
-          pooling_rows(),       normalization_rows(),
-          recurrent_rows(),     attention_rows(),
-          image_rows(),         signal_rows(),
-          control_rows(),       sequence_rows(),
-          loss_rows(),          random_rows(),
-          detection_rows(),     text_rows(),
-          gradient_rows(),      runtime_quantised_rows(),
-          runtime_layer_rows(), runtime_attention_rows()};
+  return {elementwise_rows(),    activation_rows(),
+          type_rows(),           quantization_rows(),
+          shape_rows(),          movement_rows(),
+          reduction_rows(),      indexing_rows(),
+          product_rows(),        convolution_rows(),
+          pooling_rows(),        normalization_rows(),
+          recurrent_rows(),      attention_rows(),
+          image_rows(),          signal_rows(),
+          control_rows(),        sequence_rows(),
+          loss_rows(),           random_rows(),
+          detection_rows(),      text_rows(),
+          gradient_rows(),       runtime_quantised_rows(),
+          runtime_layer_rows(),  runtime_attention_rows(),
+          runtime_weight_rows(), runtime_language_rows(),
+          tree_rows(),           classical_rows()};
 }
 
 Converter find_converter(std::string_view domain, std::string_view op_type, int64_t version) {

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon::onnx::exporting {
-
-using format::ElementType;
 
 namespace {
 
@@ -19,38 +16,6 @@ Attribute attribute(std::string_view name, Attribute::Type type) {
   a.name = name;
   a.type = type;
   return a;
-}
-
-// The array's elements as raw_data.
-format::Tensor as_tensor(const NDArray& array, const std::string& name) {
-  format::Tensor t;
-  t.name = name;
-  t.type = format::element_type_of(array.dtype());
-  t.dims.assign(array.shape().begin(), array.shape().end());
-  auto own = std::make_shared<std::vector<std::byte>>(size_t(array.size()) * size_of(array.dtype()));
-  const auto copy = [&]<class T>(T) {
-    const NDArray values = array;
-    const auto elements = values.data<const T>();
-    if (!own->empty()) std::memcpy(own->data(), elements.data(), own->size());
-  };
-  switch (array.dtype()) {
-    case DType::float32: copy(float()); break;
-    case DType::float64: copy(double()); break;
-    case DType::float16: copy(float16()); break;
-    case DType::bfloat16: copy(bfloat16()); break;
-    case DType::uint8: copy(uint8_t()); break;
-    case DType::int8: copy(int8_t()); break;
-    case DType::int16: copy(int16_t()); break;
-    case DType::uint16: copy(uint16_t()); break;
-    case DType::int32: copy(int32_t()); break;
-    case DType::uint32: copy(uint32_t()); break;
-    case DType::int64: copy(int64_t()); break;
-    case DType::uint64: copy(uint64_t()); break;
-    case DType::boolean: copy(bool()); break;
-  }
-  t.bytes = *own;
-  t.keeper = own;
-  return t;
 }
 
 }  // namespace
@@ -97,7 +62,12 @@ std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vec
 
 std::string Builder::initializer(const NDArray& values, std::string_view name) {
   const std::string own = unique(name);
-  graph_.initializers.push_back(as_tensor(values, own));
+  format::Tensor t;
+  t.name = own;
+  t.type = format::element_type_of(values.dtype());
+  t.dims.assign(values.shape().begin(), values.shape().end());
+  graph_.initializers.push_back(std::move(t));
+  arrays_.push_back(values);
   return own;
 }
 

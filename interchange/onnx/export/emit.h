@@ -30,14 +30,17 @@ class Builder {
   // A node with these inputs ("": left out); its outputs, of which there are `outputs`.
   std::vector<std::string> nodes(std::string_view op_type, const std::vector<std::string>& inputs,
                                  std::vector<Attribute> attributes, int outputs, std::string_view name);
-  std::string initializer(const NDArray& values, std::string_view name);  // blocks
-  std::string constant(const std::vector<int64_t>& values);               // int64 (n,)
-  std::string scalar(double value, DType dtype);                          // of shape ()
+  std::string initializer(const NDArray& values, std::string_view name);
+  std::string constant(const std::vector<int64_t>& values);  // int64 (n,)
+  std::string scalar(double value, DType dtype);             // of shape ()
   format::Graph& graph() { return graph_; }
+  // Of the graph's initializers, which have no elements yet.
+  const std::vector<NDArray>& arrays() const { return arrays_; }
 
  private:
   int64_t opset_;
   format::Graph graph_;
+  std::vector<NDArray> arrays_;
   std::unordered_set<std::string> names_;
   std::map<std::vector<int64_t>, std::string> constants_;
 };

@@ -25,6 +25,9 @@ struct Tensor {
   Bytes bytes;                         // row-major, as raw_data has them
   std::vector<std::string> strings;    // of ElementType::string
   std::string place;                   // "offset 123", for messages
+  // Of external data: the file beside the model ("": the elements are in `bytes`), and which of its bytes.
+  std::string location;
+  uint64_t external_offset = 0, external_length = 0;
 
   int64_t size() const;
   Shape shape() const;  // throws IoError beyond 8 dimensions
@@ -137,6 +140,9 @@ DataValue read_data(const std::filesystem::path& path, const ValueInfo& info);
 // The dense form of a sparse tensor.
 NDArray dense(const SparseTensor& tensor);
 
+constexpr size_t kLargestFile = 0x7fffffff;  // of protobuf
+
+// A tensor with a location is written as external data, without its elements.
 std::string write_model(const Model& model);
 
 }  // namespace kaon::onnx::format

@@ -381,6 +381,8 @@ class Reader {
     t.bytes = as_bytes(*file).subspan(size_t(offset), size_t(length));
     t.keeper = std::make_shared<FileBytes>(*file);
     t.place = fmt::format("offset {} of {}", offset, location->second);
+    t.location = location->second;
+    t.external_offset = offset, t.external_length = length;
   }
 
   static void check(const Tensor& t, const WireReader& r) {

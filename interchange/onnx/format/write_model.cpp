@@ -21,8 +21,22 @@ WireWriter without_elements(const Tensor& t) {
   return w;
 }
 
+WireWriter entry(std::string_view key, std::string_view value) {
+  WireWriter w;
+  w.text(1, key);
+  w.text(2, value);
+  return w;
+}
+
 WireWriter as_message(const Tensor& t) {
   WireWriter w = without_elements(t);
+  if (!t.location.empty()) {
+    w.message(13, entry("location", t.location));
+    w.message(13, entry("offset", std::to_string(t.external_offset)));
+    w.message(13, entry("length", std::to_string(t.external_length)));
+    w.integer(14, 1);  // EXTERNAL
+    return w;
+  }
   if (t.type != ElementType::string) w.bytes(9, t.bytes);
   return w;
 }
@@ -31,7 +45,7 @@ WireWriter as_message(const Tensor& t) {
 // format has for people (doc_string), moves the elements to a multiple of 64 bytes.
 WireWriter as_aligned_message(const Tensor& t, uint32_t field, size_t at) {
   const WireWriter head = without_elements(t);
-  if (t.type == ElementType::string || t.bytes.size() < kAlignment) return as_message(t);
+  if (t.type == ElementType::string || !t.location.empty() || t.bytes.size() < kAlignment) return as_message(t);
   const size_t key = WireWriter::varint_size(uint64_t(field) << 3);
   const size_t elements = 1 + WireWriter::varint_size(t.bytes.size());  // in front of them
   const auto is_aligned = [&](size_t padding) {

@@ -1,12 +1,12 @@
 // ONNX Runtime's attention: with its projections inside, and of many heads.
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/runtime/heads.h"
 #include "kaon/interchange/onnx/runtime/standard.h"
 
 namespace kaon::onnx::convert {
@@ -19,24 +19,6 @@ struct AttendingHeads {
   Symbol bias;       // broadcast to (batch, heads, queries, keys); undefined: none
   int64_t past = 0;  // keys before the first query
 };
-
-Symbol step_numbers(int64_t n, const Shape& shape) {
-  std::vector<double> v(static_cast<size_t>(n));
-  std::iota(v.begin(), v.end(), 0);
-  return constant(v, shape);
-}
-
-// (batch, steps, heads d) as (batch, heads, steps, d).
-Symbol split_into_heads(const Call& c, const Symbol& x, int64_t heads) {
-  const Shape& s = shape_of(x);
-  if (s.ndim() != 3 || heads < 1 || s[2] % heads != 0) c.fail(fmt::format("{} heads for shape {}", heads, s.str()));
-  return transposed(reshaped(x, Shape(s[0], s[1], heads, s[2] / heads)), {0, 2, 1, 3});
-}
-
-Symbol heads_joined(const Symbol& x) {
-  const Shape& s = shape_of(x);
-  return reshaped(transposed(x, {0, 2, 1, 3}), Shape(s[0], s[2], s[1] * s[3]));
-}
 
 // The mask at input i as numbers to add: of lengths (batch,), of ends and starts (2 batch,), or of each key, alone or
 // for each query, where 0 is not seen.
@@ -62,8 +44,6 @@ Symbol mask_bias(const Call& c, int i, int64_t batch, int64_t queries, int64_t k
   }
   return (1 - seen) * hidden;
 }
-
-void add_bias(Symbol& bias, const Symbol& more) { bias = bias.defined() ? sym.broadcast_add(bias, more) : more; }
 
 void set_attention(Call& c, const AttendingHeads& h) {
   const DType dtype = dtype_of(h.q);
@@ -129,30 +109,54 @@ void quantised_attention(Call& c) {
   self_attention(c, projected, 5, 8, -1);
 }
 
-// query (batch, steps, n), key, value, bias of all three, mask of keys, bias of scores, keys and values before
+// What is at `i` of the `parts` in x (batch, steps, heads, parts, d), as (batch, steps, heads d).
+Symbol part_of(const Call& c, const Symbol& x, int64_t heads, int64_t i, int64_t parts) {
+  const Shape& s = shape_of(x);
+  if (s.ndim() != 5 || s[2] != heads || s[3] != parts) {
+    c.fail(fmt::format("(batch, steps, {}, {}, d) expected, got {}", heads, parts, s.str()));
+  }
+  return reshaped(slice_along(x, 3, i, i + 1), Shape(s[0], s[1], heads * s[4]));
+}
+
+// Queries, keys and values (batch, steps, n), each alone or packed; keys and values with heads (batch, heads, steps, d)
+// come from another layer.
+std::array<Symbol, 3> separate_parts(const Call& c, int64_t heads) {
+  if (c.has(1) && c.has(2)) return {c.x(0), c.x(1), c.x(2)};
+  if (c.has(2)) c.fail("value without key");
+  if (c.has(1)) return {c.x(0), part_of(c, c.x(1), heads, 0, 2), part_of(c, c.x(1), heads, 1, 2)};
+  return {part_of(c, c.x(0), heads, 0, 3), part_of(c, c.x(0), heads, 1, 3), part_of(c, c.x(0), heads, 2, 3)};
+}
+
+// query, key, value, bias of all three, mask of keys, bias of scores, keys and values before
 void multi_head(Call& c) {
   const int64_t heads = c.integer("num_heads", 0);
-  if (c.rank() != 3 || !c.has(1) || !c.has(2)) c.fail_supported("queries, keys and values packed together");
   for (int i : {8, 9}) {
     if (c.has(i)) c.fail_supported(fmt::format("input {}", i));
   }
+  if (c.has(6) != c.has(7)) c.fail("past_key and past_value expected, or neither");
+  const auto [query, key, value] = separate_parts(c, heads);
+  if (rank_of(query) != 3) c.fail(fmt::format("query (batch, steps, n) expected, got {}", c.shape().str()));
   AttendingHeads h;
-  const auto projected = [&](int i, int64_t from, int64_t size) {
-    if (c.rank(i) == 4) return c.x(i);  // heads already, of another layer
-    Symbol x = c.x(i);
-    if (c.has(3)) x = sym.broadcast_add(x, slice_along(c.x(3), 0, from, from + size));
-    return split_into_heads(c, x, heads);
+  const auto projected = [&](const Symbol& x, int64_t from, int64_t size) {
+    if (rank_of(x) == 4) return x;
+    if (!c.has(3)) return split_into_heads(c, x, heads);
+    return split_into_heads(c, sym.broadcast_add(x, slice_along(c.x(3), 0, from, from + size)), heads);
   };
-  const int64_t n = c.shape()[2], m = c.rank(2) == 3 ? c.shape(2)[2] : 0;
-  h.q = projected(0, 0, n);
-  h.k = projected(1, n, n);
-  h.v = projected(2, 2 * n, m);
+  const int64_t n = shape_of(query)[2], m = rank_of(value) == 3 ? shape_of(value)[2] : 0;
+  if (c.has(3) && c.shape(3).size() < 2 * n + m) c.fail(fmt::format("bias of shape {}", c.shape(3).str()));
+  h.q = projected(query, 0, n);
+  h.k = projected(key, n, n);
+  h.v = projected(value, 2 * n, m);
   if (c.has(6)) {
     h.past = c.shape(6)[2];
     h.k = concatenated({c.x(6), h.k}, 2);
     h.v = concatenated({c.x(7), h.v}, 2);
   }
-  if (c.has(4)) h.bias = mask_bias(c, 4, c.shape()[0], c.shape()[1], shape_of(h.k)[2]);
+  const int64_t steps = shape_of(h.q)[2], keys = shape_of(h.k)[2];
+  if (c.integer("unidirectional", 0) != 0 && steps + h.past != keys) {
+    c.fail_supported(fmt::format("unidirectional, of {} queries and {} keys,", steps, keys));
+  }
+  if (c.has(4)) h.bias = mask_bias(c, 4, shape_of(h.q)[0], steps, keys);
   if (c.has(5)) add_bias(h.bias, cast(c.x(5), DType::float32));
   set_attention(c, h);
   c.set(1, h.k);

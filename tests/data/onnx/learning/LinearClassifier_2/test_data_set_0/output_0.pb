@@ -1,0 +1,1 @@
+2class 22class 22class 12class 22class 22class 1

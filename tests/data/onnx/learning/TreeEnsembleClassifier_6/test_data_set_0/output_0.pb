@@ -1,0 +1,1 @@
+2class 02class 02class 0
