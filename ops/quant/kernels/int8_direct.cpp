@@ -78,9 +78,8 @@ KAON_VNNI void tile(const Int8Patch& patch, const Pixels& pixels, const int8_t* 
   for (int64_t r = 0; r < patch.rows; ++r) {
     for (int64_t c = 0; c < patch.columns; ++c) {
       const uint8_t* x[P];
-      each(all_pixels, [&](auto p) KAON_VNNI_INLINE {
-        x[p] = pixels[p] + r * patch.row_stride + c * patch.column_stride;
-      });
+      each(all_pixels,
+           [&](auto p) KAON_VNNI_INLINE { x[p] = pixels[p] + r * patch.row_stride + c * patch.column_stride; });
       for (int64_t q = 0; q < quads; ++q, w += V * 64) {
         __m512i b[V];
         each(all_vectors, [&](auto v) KAON_VNNI_INLINE { b[v] = _mm512_loadu_si512(w + v * 64); });
@@ -119,33 +118,28 @@ bool has_int8_direct() {
 }
 
 void int8_direct(const Int8Patch& patch, const uint8_t* image, const std::byte* packed, int64_t width, int64_t first,
-                 int64_t count, int64_t filter, int64_t end, int64_t filters, const int32_t* start, int32_t* sums,
-                 int64_t stride) {
-  const int64_t per_lane = patch.runs() * patch.quads() * 4;
+                 int64_t count, int64_t filter, int64_t filters, const int32_t* start, int32_t* sums, int64_t stride) {
+  const int64_t vectors = (filters + int8_lanes - 1) / int8_lanes;
+  const auto last = __mmask16((1u << (filters - (vectors - 1) * int8_lanes)) - 1);
+  const auto* const w = reinterpret_cast<const int8_t*>(packed) + filter * patch.runs() * patch.quads() * 4;
+  const auto& by_pixels = *tiles[size_t(vectors - 1)];
   const int64_t blocks = (count + most_pixels - 1) / most_pixels;  // of about one size
-  for (int64_t f = filter; f < end; f += int8_filters) {
-    const int64_t some = std::min(int8_filters, std::min(end, filters) - f), vectors = (some + int8_lanes - 1) / int8_lanes;
-    const auto last = __mmask16((1u << (some - (vectors - 1) * int8_lanes)) - 1);
-    const auto* const w = reinterpret_cast<const int8_t*>(packed) + f * per_lane;
-    const auto& by_pixels = *tiles[size_t(vectors - 1)];
-    for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t at = count * b / blocks, n = count * (b + 1) / blocks - at;
-      Pixels pixels;
-      int64_t y = (first + at) / width, x = (first + at) % width;
-      for (int64_t p = 0; p < n; ++p) {
-        pixels[size_t(p)] = image + y * patch.step_y + x * patch.step_x;
-        if (++x == width) x = 0, ++y;
-      }
-      by_pixels[size_t(n - 1)](patch, pixels, w, start ? start + f : nullptr, sums + at * stride + f - filter, stride,
-                               last);
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t at = count * b / blocks, n = count * (b + 1) / blocks - at;
+    Pixels pixels;
+    int64_t y = (first + at) / width, x = (first + at) % width;
+    for (int64_t p = 0; p < n; ++p) {
+      pixels[size_t(p)] = image + y * patch.step_y + x * patch.step_x;
+      if (++x == width) x = 0, ++y;
     }
+    by_pixels[size_t(n - 1)](patch, pixels, w, start ? start + filter : nullptr, sums + at * stride, stride, last);
   }
 }
 #else
 bool has_int8_direct() { return false; }
 
 void int8_direct(const Int8Patch&, const uint8_t*, const std::byte*, int64_t, int64_t, int64_t, int64_t, int64_t,
-                 int64_t, const int32_t*, int32_t*, int64_t) {}
+                 const int32_t*, int32_t*, int64_t) {}
 #endif
 
 }  // namespace kaon::ops
