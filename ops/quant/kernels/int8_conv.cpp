@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/kernels/onednn_versions.h"
 #include "kaon/ops/kernels/scratch.h"
+#include "kaon/ops/quant/kernels/int8_direct.h"
 #include "kaon/ops/quant/kernels/quant_tiles.h"
 
 namespace kaon::ops {
@@ -104,13 +106,32 @@ Division divide(const ConvGeometry& g) {
   return {1, slices};
 }
 
+// Of int8_direct, whose slices are whole blocks of filters: these first, for every part reads all weights of a slice.
+Division divide_direct(const ConvGeometry& g) {
+  constexpr double enough = 1e7;                // operations of an item, some 25 us
+  constexpr int64_t cached = 262144, rows = 2;  // bytes of the data of a part, and results along the first axis
+  const int64_t most = std::clamp<int64_t>(int64_t(g.flops_per_image() / enough), 1,
+                                           std::max<int64_t>(8 / std::max<int64_t>(g.batch, 1), 1));
+  Division d;
+  while (d.slices * 2 <= most && g.out_channels % (d.slices * 2 * int8_filters) == 0) d.slices *= 2;
+  while (d.slices * d.parts * 2 <= most) d.parts *= 2;
+  d.parts = std::max(d.parts, (g.in_positions() * g.in_channels + cached - 1) / cached);
+  d.parts = std::clamp<int64_t>(d.parts, 1, std::max<int64_t>(g.out[0] / rows, 1));
+  return d;
+}
+
 std::unique_ptr<Int8ConvSet> make_set(const ConvGeometry& g, bool is_signed) {
   auto set = std::make_unique<Int8ConvSet>();
-  const Division division = divide(g);
+  set->is_direct = g.weights() > 0 && g.groups == 1 && g.axes == 2 && multiplies_int8() && has_int8_direct();
+  const Division division = set->is_direct ? divide_direct(g) : divide(g);
   set->g = g, set->is_signed = is_signed, set->slices = division.slices;
   set->g.out_channels /= division.slices;
   std::vector<ConvRows> rows = rows_of_parts(g, division.parts);
   if (rows.empty()) rows = {{0, g.out[0], 0, g.in[0], g.pad[0], g.pad[0]}};
+  if (set->is_direct) {
+    for (const ConvRows& r : rows) set->pieces.push_back({{}, r});
+    return set;
+  }
   Desc weights;
   bool is_own = g.weights() == 0 || !multiplies_int8();
   for (const ConvRows& r : rows) {
@@ -172,13 +193,71 @@ void own_convolution(const Int8ConvSet& set, const ConvRows& rows, const T* imag
   }
 }
 
+// The levels whose sums int8_direct computes: int8 is moved to uint8, which packed weights make up for.
+constexpr uint8_t moved = 128;
+
+// The rows of an image with their border, channels innermost.
+void stage(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool in_rows, uint8_t* to) {
+  const ConvGeometry& g = set.g;
+  const int64_t channels = g.in_channels, width = g.in[1], line = width * channels, border = g.pad[1] * channels;
+  const uint8_t nothing = set.is_signed ? moved : 0;
+  const auto fill = [&](int64_t bytes) { std::memset(to, nothing, size_t(bytes)), to += bytes; };
+  fill(rows.pad_before * (line + 2 * border));
+  for (int64_t y = rows.in; y < rows.in + rows.in_rows; ++y) {
+    fill(border);
+    if (in_rows) {
+      std::memcpy(to, x + y * line, size_t(line));
+    } else {
+      transpose_bytes(x + y * width, g.in_positions(), to, channels, channels, width);
+    }
+    if (set.is_signed) {
+      for (int64_t i = 0; i < line; ++i) to[i] = uint8_t(to[i] ^ moved);
+    }
+    to += line;
+    fill(border);
+  }
+  fill(rows.pad_after * (line + 2 * border));
+}
+
+// The sums of a part by a slice of the filters, by blocks that the first cache holds.
+void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool in_rows,
+                        const std::byte* packed, Int8Sums part, FunctionRef<void(const Int8Sums&)> finish) {
+  constexpr int64_t together = 60;  // positions
+  const ConvGeometry& g = set.g;
+  const Int8Patch patch(g);
+  const bool in_place = in_rows && !set.is_signed && g.pad[0] == 0 && g.pad[1] == 0 && patch.length % 4 == 0;
+  Scratch staged(in_place ? 0 : size_t((rows.pad_before + rows.in_rows + rows.pad_after) * patch.line + int8_overread));
+  if (in_place) {
+    x += rows.in * patch.line;
+  } else {
+    stage(set, rows, x, in_rows, staged.as<uint8_t>());
+    x = staged.as<uint8_t>();
+  }
+  const auto* const start =
+      set.is_signed ? reinterpret_cast<const int32_t*>(packed + int8_packed_bytes(patch, g.out_channels)) : nullptr;
+  Scratch sums(size_t(std::min(together, part.positions) * int8_filters) * 4);
+  const int64_t first = part.first, positions = part.positions, channel = part.channel;
+  part.sums = sums.as<int32_t>();
+  for (int64_t f = 0; f < g.out_channels; f += int8_filters) {
+    part.channel = channel + f, part.channels = std::min(int8_filters, g.out_channels - f);
+    for (int64_t at = 0; at < positions; at += together) {
+      part.first = first + at, part.positions = std::min(together, positions - at);
+      int8_direct(patch, x, packed, g.out[1], at, part.positions, f, part.channels, start, part.sums, part.channels);
+      finish(part);
+    }
+  }
+}
+
 }  // namespace
 
 bool multiplies_int8() { return has_exact_products(dnnl::get_effective_cpu_isa()); }
 
-std::string Int8ConvSet::implementation() const { return is_own() ? "int16" : pieces[0].run.implementation(); }
+std::string Int8ConvSet::implementation() const {
+  return is_direct ? "direct:avx512_vnni" : is_own() ? "int16" : pieces[0].run.implementation();
+}
 
 size_t Int8ConvSet::slice_bytes() const {
+  if (is_direct) return line_aligned(int8_packed_bytes(Int8Patch(g), g.out_channels) + size_t(g.out_channels) * 4);
   return is_own()   ? line_aligned(size_t(g.out_channels * patch) * 2)
          : to_inner ? line_aligned(to_inner.desc(1).get_size())
                     : size_t(g.weights());
@@ -187,6 +266,15 @@ size_t Int8ConvSet::slice_bytes() const {
 void Int8ConvSet::pack(const int8_t* weights, std::byte* packed) const {
   const int64_t channels = g.in_channels / g.groups, taps = g.taps();
   for (int64_t s = 0; s < slices; ++s, weights += g.weights(), packed += slice_bytes()) {
+    if (is_direct) {
+      int8_pack(g, weights, packed);
+      auto* const start = reinterpret_cast<int32_t*>(packed + int8_packed_bytes(Int8Patch(g), g.out_channels));
+      for (int64_t o = 0; o < g.out_channels; ++o) {
+        const int8_t* const filter = weights + o * channels * taps;
+        start[o] = std::accumulate(filter, filter + channels * taps, int32_t(0)) * -int32_t(moved);
+      }
+      continue;
+    }
     if (!is_own()) {
       if (to_inner) {
         to_inner.run(weights, packed);
@@ -229,6 +317,12 @@ void int8_convolution(KernelContext& c, const Int8ConvSet& set, const void* data
       const ConvRows& rows = piece.rows;
       const int64_t pixels = rows.in_rows * in_row, positions = rows.out_rows * out_row;
       const uint8_t* x = static_cast<const uint8_t*>(data) + image * channels * planes;
+      const std::byte* const weights = packed + size_t(slice) * set.slice_bytes();
+      const Int8Sums part{nullptr, image, rows.out * out_row, positions, slice * g.out_channels, g.out_channels};
+      if (set.is_direct) {
+        direct_convolution(set, rows, x, in_rows, weights, part, finish);
+        continue;
+      }
       Scratch staged(is_staged ? size_t(pixels * channels) : 0);
       if (is_staged) {
         transpose_bytes(x + rows.in * in_row, planes, staged.as<uint8_t>(), channels, channels, pixels);
@@ -237,7 +331,6 @@ void int8_convolution(KernelContext& c, const Int8ConvSet& set, const void* data
         x += rows.in * in_row * channels;
       }
       Scratch sums(size_t(positions * g.out_channels) * 4);
-      const std::byte* const weights = packed + size_t(slice) * set.slice_bytes();
       if (!set.is_own()) {
         piece.run.run(x, weights, sums.data());
       } else if (set.is_signed) {
@@ -246,7 +339,9 @@ void int8_convolution(KernelContext& c, const Int8ConvSet& set, const void* data
       } else {
         own_convolution(set, rows, x, reinterpret_cast<const int16_t*>(weights), sums.as<int32_t>());
       }
-      finish({sums.as<int32_t>(), image, rows.out * out_row, positions, slice * g.out_channels, g.out_channels});
+      Int8Sums whole = part;
+      whole.sums = sums.as<int32_t>();
+      finish(whole);
     }
   });
 }

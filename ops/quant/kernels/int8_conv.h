@@ -1,5 +1,6 @@
-// Convolutions of int8 and uint8 with int8, summed exactly in int32: oneDNN's where the processor sums four products at
-// once (VNNI), else our own, for without it oneDNN bounds the sum of two products by int16.
+// Convolutions of int8 and uint8 with int8, summed exactly in int32. Where the processor sums four products at once
+// (VNNI): by our kernel of int8_direct.h where it has these sizes, else by oneDNN's. On other processors by our own of
+// int16, for there oneDNN bounds the sum of two products by int16.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ namespace kaon::ops {
 
 // A part of the first spatial axis of every image, with its primitive.
 struct Int8Piece {
-  onednn::Primitive run;  // x w y; none: our own kernel
+  onednn::Primitive run;  // x w y; none: a kernel of our own
   ConvRows rows;
 };
 
@@ -25,7 +26,8 @@ struct Int8ConvSet : KernelState {
   int64_t slices = 1;             // parts of the filters, each with its own weights
   std::vector<Int8Piece> pieces;  // of each image
   onednn::Primitive to_inner;     // the weights of a slice into the primitives' layout
-  int64_t patch = 0;              // our own kernel: products per sum, rounded up to a multiple of 32
+  int64_t patch = 0;              // our kernel of int16: products per sum, rounded up to a multiple of 32
+  bool is_direct = false;         // by int8_direct
 
   bool is_own() const { return patch > 0; }
   size_t slice_bytes() const;  // of packed weights
@@ -47,8 +49,9 @@ struct Int8Sums {
   int64_t image, first, positions, channel, channels;
 };
 
-// Calls finish() for every part of the result, on the engine's threads. `in_rows`: the channels of a position are
-// together in memory, as the rows of a dense layer; else the images are row-major.
+// Calls finish() for every part of the result, on the engine's threads. `in_rows`: the channels of a position of the
+// data are together in memory, as the rows of a dense layer and images with channels last; else the images are
+// row-major.
 void int8_convolution(KernelContext& c, const Int8ConvSet& set, const void* data, bool in_rows, const std::byte* packed,
                       FunctionRef<void(const Int8Sums&)> finish);
 
