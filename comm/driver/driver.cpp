@@ -48,6 +48,16 @@ uint64_t hash_of(uint64_t before, const Call& call) {
   return h;
 }
 
+bool is_comm_error(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const CommError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string describe(const Call& call) {
@@ -132,6 +142,9 @@ std::string World::failure() const {
 }
 void World::report(const std::string& failure) {
   if (watch_) watch_->report(failure);
+}
+void World::report_unless_explained(const std::string& failure) {
+  if (watch_) watch_->report_unless_explained(failure);
 }
 void World::fail(const std::string& text) {
   {
@@ -412,6 +425,14 @@ void Driver::loop() {
       sends_.push_back({entry.op, std::move(sending)});
       continue;
     }
+    if (call.on_gpus && failure && is_comm_error(failure)) {
+      // It ends with the others, when the watch has found out why.
+      launched_.emplace(place, Launched{entry.op, call, running_since_, begun_});
+      lock.unlock();
+      world_->report_unless_explained(why);
+      lock.lock();
+      continue;
+    }
     if (is_launched) {
       launched_.emplace(place, Launched{entry.op, call, running_since_, begun_});
       const std::shared_ptr<GpuCalls> gpu = gpu_;
@@ -491,7 +512,7 @@ void Driver::look_at_gpu() {
     call = launched_.begin()->second.call;
   }
   if (const std::string why = gpu->failure(); !why.empty()) {
-    world_->report(failure_text(place, call, std::make_exception_ptr(CommError(why))));
+    world_->report_unless_explained(failure_text(place, call, std::make_exception_ptr(CommError(why))));
   }
 }
 

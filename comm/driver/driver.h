@@ -30,6 +30,7 @@ class World {
   void add(const std::shared_ptr<Driver>& driver);
   std::string failure() const;  // empty while all is well
   void report(const std::string& failure);
+  void report_unless_explained(const std::string& failure);  // see Watch
   // Ends the watch. Blocks until all ranks have come to their end, which gives true, or one has failed.
   bool end();
   bool has_ended() const { return has_ended_; }
