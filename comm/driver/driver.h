@@ -1,7 +1,6 @@
 // Driver: the calls of one communicator, run one after another on a thread of its own.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -14,39 +13,12 @@
 
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/driver/gpu_calls.h"
+#include "kaon/comm/driver/world.h"
 #include "kaon/comm/watch/watch.h"
 #include "kaon/engine/operation.h"
 #include "kaon/ops/array/array_node.h"
 
 namespace kaon::comm {
-
-// What all communicators of a process share: their watch, and what becomes of them when a rank fails. Thread safety:
-// any thread.
-class World {
- public:
-  explicit World(const Options& options) : options(options) {}
-  const Options options;
-  void begin_watch(Group& group);
-  void add(const std::shared_ptr<Driver>& driver);
-  std::string failure() const;  // empty while all is well
-  void report(const std::string& failure);
-  void report_unless_explained(const std::string& failure);  // see Watch
-  // Ends the watch. Blocks until all ranks have come to their end, which gives true, or one has failed.
-  bool end();
-  bool has_ended() const { return has_ended_; }
-  // The GPU of this rank: by its number on its machine, where it sees several. Throws DeviceError.
-  Device device() const;
-
- private:
-  void fail(const std::string& text);
-  std::vector<std::shared_ptr<Driver>> drivers();
-  mutable std::mutex mutex_;
-  std::string failure_;
-  std::vector<std::weak_ptr<Driver>> drivers_;
-  std::unique_ptr<Watch> watch_;
-  int local_rank_ = 0;
-  std::atomic<bool> has_ended_{false};
-};
 
 // A call on arrays of the host runs on the driver's thread. One on arrays of GPUs is launched there, and the next one
 // follows at once; it ends when its GPU has come to its end, not before: a call that is lost must leave what was to use
