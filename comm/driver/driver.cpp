@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -24,140 +23,17 @@ using ops::ArrayNode;
 
 namespace {
 
-constexpr std::array<const char*, 9> kind_names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "exchange",
-                                                "send",       "recv",           "barrier",    "split"};
-constexpr std::array<const char*, 5> reduce_names{"sum", "mean", "min", "max", "prod"};
-
-bool reduces(const Call& call) { return call.kind == Kind::all_reduce || call.kind == Kind::reduce_scatter; }
-
-// Of what must be the same on every rank. FNV-1a.
-uint64_t hash_of(uint64_t before, const Call& call) {
-  uint64_t h = before ^ 0xcbf29ce484222325;
-  const auto add = [&](uint64_t part) {
-    for (int i = 0; i < 8; ++i) h = (h ^ (part >> (8 * i) & 0xff)) * 0x100000001b3;
-  };
-  add(uint64_t(call.kind));
-  add(reduces(call) ? uint64_t(call.op) : 0);
-  add(uint64_t(call.dtype));
-  add(uint64_t(call.count));
-  add(call.on_gpus);
-  add(call.kind == Kind::broadcast ? uint64_t(call.peer) : 0);
-  if (call.counts) {
-    for (const int64_t n : *call.counts) add(uint64_t(n));
+bool is_comm_error(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const CommError&) {
+    return true;
+  } catch (...) {
+    return false;
   }
-  return h;
 }
 
 }  // namespace
-
-std::string describe(const Call& call) {
-  std::string text = kind_names[size_t(call.kind)];
-  if (call.kind == Kind::barrier || call.kind == Kind::split) return text;
-  if (reduces(call)) text += fmt::format(" ({})", reduce_names[size_t(call.op)]);
-  text += fmt::format(" of {} elements of {}{}", call.count, name_of(call.dtype), call.on_gpus ? " on GPUs" : "");
-  if (call.kind == Kind::broadcast) text += fmt::format(" from rank {}", call.peer);
-  if (call.kind == Kind::exchange) text += fmt::format(" with rank {}", call.peer);
-  if (call.kind == Kind::send) text += fmt::format(" to rank {}", call.peer);
-  if (call.kind == Kind::recv) text += fmt::format(" from rank {}", call.peer);
-  return text;
-}
-
-// --- World
-
-void World::begin_watch(Group& group) {
-  local_rank_ = group.local_rank();
-  watch_ = std::make_unique<Watch>(
-      group, options,
-      Watch::Callbacks{
-          .failed = [this](const std::string& text) { fail(text); },
-          .progress =
-              [this] {
-                std::vector<Progress> all;
-                for (const auto& d : drivers()) {
-                  d->look_at_gpu();
-                  all.push_back(d->progress());
-                }
-                return all;
-              },
-          .differs =
-              [this](int rank, const Progress& other) {
-                for (const auto& d : drivers()) {
-                  if (std::string why = d->differs(rank, other); !why.empty()) return why;
-                }
-                return std::string();
-              },
-          .waits =
-              [this] {
-                const auto all = drivers();
-                return std::any_of(all.begin(), all.end(), [](const auto& d) { return d->waits_for_long(); });
-              },
-          .long_calls =
-              [this](auto least) {
-                std::vector<LongCall> all;
-                for (const auto& d : drivers()) {
-                  for (LongCall& c : d->long_calls(least)) all.push_back(std::move(c));
-                }
-                return all;
-              },
-          .has_begun =
-              [this](uint64_t communicator, uint64_t place) {
-                const auto all = drivers();
-                return std::any_of(all.begin(), all.end(),
-                                   [&](const auto& d) { return d->has_begun(communicator, place); });
-              },
-      });
-}
-
-void World::add(const std::shared_ptr<Driver>& driver) {
-  std::string failure;
-  {
-    std::lock_guard lock(mutex_);
-    std::erase_if(drivers_, [](const auto& d) { return d.expired(); });
-    drivers_.push_back(driver);
-    failure = failure_;
-  }
-  if (!failure.empty()) driver->fail(failure);  // since it was made
-}
-std::vector<std::shared_ptr<Driver>> World::drivers() {
-  std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Driver>> all;
-  for (const auto& d : drivers_) {
-    if (auto driver = d.lock()) all.push_back(std::move(driver));
-  }
-  return all;
-}
-std::string World::failure() const {
-  std::lock_guard lock(mutex_);
-  return failure_;
-}
-void World::report(const std::string& failure) {
-  if (watch_) watch_->report(failure);
-}
-void World::fail(const std::string& text) {
-  {
-    std::lock_guard lock(mutex_);
-    if (!failure_.empty()) return;
-    failure_ = text;
-  }
-  for (const auto& d : drivers()) d->fail(text);
-}
-bool World::end() {
-  has_ended_ = true;
-  if (!watch_) return true;
-  const bool is_whole = failure().empty() && watch_->say_goodbye();
-  if (!is_whole) watch_.reset();
-  return is_whole;
-}
-
-Device World::device() const {
-  const int gpus = gpu_count();
-  if (gpus == 0) throw DeviceError(fmt::format("[comm] this rank has no GPU: {}", gpu_unavailable_reason()));
-  if (gpus > 1 && local_rank_ >= gpus) {
-    throw DeviceError(
-        fmt::format("[comm] this is rank {} of those on its machine, from 0, which has {} GPUs", local_rank_, gpus));
-  }
-  return gpu(gpus == 1 ? 0 : local_rank_);
-}
 
 // --- the operation
 
@@ -170,7 +46,7 @@ struct Driver::Collective {
   Collective& operator=(Collective&&) = delete;
   ~Collective() {
     // Its input had failed, or its scope was stopped: this rank will not take part.
-    if (driver && !has_begun) driver->lose(place, kind_names[size_t(call.kind)]);
+    if (driver && !has_begun) driver->lose(place, name_of(call.kind));
   }
 
   std::shared_ptr<Driver> driver;
@@ -203,7 +79,7 @@ void Driver::begin(OpNode& op, RunContext&) {
     if (body.out) body.call.out = memory_of(*body.out, op.label);
     body.call.in = body.in ? memory_of(*body.in, op.label) : body.call.out;
   } catch (...) {
-    driver->lose(body.place, kind_names[size_t(body.call.kind)]);
+    driver->lose(body.place, name_of(body.call.kind));
     driver->complete(op, std::current_exception());
     return;
   }
@@ -253,7 +129,7 @@ void Driver::push(const Call& call, const NDArray& in, const NDArray& out, const
   uint64_t place;
   {
     std::lock_guard lock(mutex_);
-    if (!failure_.empty()) throw CommError(fmt::format("[{}] {}", kind_names[size_t(call.kind)], failure_));
+    if (!failure_.empty()) throw CommError(fmt::format("[{}] {}", name_of(call.kind), failure_));
     place = issued_++;
   }
   Engine& engine = (out.defined() ? out : in).engine();
@@ -297,8 +173,8 @@ void Driver::ready(uint64_t place, Entry entry) {
       return;
     }
   }
-  complete(*entry.op, std::make_exception_ptr(
-                          CommError(fmt::format("[{}] {}", kind_names[size_t(entry.body->call.kind)], failure_))));
+  complete(*entry.op,
+           std::make_exception_ptr(CommError(fmt::format("[{}] {}", name_of(entry.body->call.kind), failure_))));
 }
 
 void Driver::lose(uint64_t place, const char* name) {
@@ -351,7 +227,7 @@ void Driver::fail(const std::string& text) noexcept {
   wake_.notify_all();
   drained_.notify_all();
   for (auto& [op, kind] : ending) {
-    complete(*op, std::make_exception_ptr(CommError(fmt::format("[{}] {}", kind_names[size_t(kind)], text))));
+    complete(*op, std::make_exception_ptr(CommError(fmt::format("[{}] {}", name_of(kind), text))));
   }
 }
 
@@ -419,8 +295,7 @@ void Driver::run_short(std::unique_lock<std::mutex>& lock) {
 
 // The communicator has failed before the call has ended.
 void Driver::give_up(Running& running) {
-  running.failure =
-      std::make_exception_ptr(CommError(fmt::format("[{}] {}", kind_names[size_t(running.call.kind)], failure_)));
+  running.failure = std::make_exception_ptr(CommError(fmt::format("[{}] {}", name_of(running.call.kind), failure_)));
   abandon(running);
 }
 
@@ -435,6 +310,7 @@ void Driver::abandon(Running& running) {
 
 // Completes the running call.
 void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
+  if (running.failure) abandon(running);
   running_ = nullptr;
   is_pending_ = false;
   drained_.notify_all();
@@ -473,6 +349,15 @@ void Driver::loop() {
     if (running.pending && running.call.kind == Kind::send) {
       running_ = nullptr;
       sends_.push_back({running.op, std::move(running.pending)});
+      continue;
+    }
+    if (running.call.on_gpus && running.failure && is_comm_error(running.failure)) {
+      // It ends with the others, when the watch has found out why.
+      running_ = nullptr;
+      launched_.emplace(running.place, Launched{running.op, running.call, running_since_, begun_});
+      lock.unlock();
+      world_->report_unless_explained(running.why);
+      lock.lock();
       continue;
     }
     if (running.is_launched) {
@@ -531,7 +416,7 @@ bool Driver::launch(const Call& call, engine::Buffer& in, engine::Buffer& out, e
     gpu_ = std::move(made);
   }
   if (call.count == 0) return false;
-  end = gpu_->launch(call, in, out, kind_names[size_t(call.kind)]);
+  end = gpu_->launch(call, in, out, name_of(call.kind));
   return true;
 }
 
@@ -553,24 +438,6 @@ void Driver::end_launched(uint64_t place, const std::exception_ptr& failure) {
   engine.post_io([op = ended.op, failure] { complete(*op, failure); });
 }
 
-std::vector<LongCall> Driver::long_calls(std::chrono::steady_clock::duration least) const {
-  std::lock_guard lock(mutex_);
-  std::vector<LongCall> all;
-  const auto now = std::chrono::steady_clock::now();
-  const auto add = [&](const Call& call, auto since, uint64_t begun) {
-    if (call.kind == Kind::exchange || now - since < least) return;  // not all ranks'
-    all.push_back({id_, begun, size_t(size_), describe(call)});
-  };
-  for (const auto& [place, launched] : launched_) add(launched.call, launched.since, launched.begun);
-  if (running_ && running_call_.on_gpus) add(running_call_, running_since_, begun_);
-  return all;
-}
-
-bool Driver::has_begun(uint64_t communicator, uint64_t place) const {
-  std::lock_guard lock(mutex_);
-  return communicator == id_ && begun_ >= place;
-}
-
 void Driver::look_at_gpu() {
   std::shared_ptr<GpuCalls> gpu;
   uint64_t place = 0;
@@ -583,7 +450,7 @@ void Driver::look_at_gpu() {
     call = launched_.begin()->second.call;
   }
   if (const std::string why = gpu->failure(); !why.empty()) {
-    world_->report(failure_text(place, call, std::make_exception_ptr(CommError(why))));
+    world_->report_unless_explained(failure_text(place, call, std::make_exception_ptr(CommError(why))));
   }
 }
 
@@ -603,36 +470,6 @@ void Driver::poll_sends(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   for (auto& [op, failure] : ended) complete(*op, failure);
   lock.lock();
-}
-
-void Driver::note_begin(const Call& call) {
-  if (call.kind == Kind::send || call.kind == Kind::recv || call.kind == Kind::exchange) return;
-  hash_ = hash_of(hash_, call);
-  history_[begun_++ % kept_hashes] = hash_;
-}
-
-Progress Driver::progress() const {
-  std::lock_guard lock(mutex_);
-  return {id_, begun_, hash_, begun_ > 0 ? describe(running_call_) : std::string()};
-}
-
-std::string Driver::differs(int rank, const Progress& other) const {
-  std::lock_guard lock(mutex_);
-  if (other.communicator != id_ || other.place == 0 || other.place > begun_ || other.place + kept_hashes <= begun_)
-    return {};
-  if (history_[(other.place - 1) % kept_hashes] == other.history) return {};
-  return fmt::format(
-      "the ranks call different collectives: call {} is {} on rank {}; rank {} has called something else there or "
-      "before, and is in call {}, {}",
-      other.place - 1, other.call, rank, rank_, begun_ - 1, describe(running_call_));
-}
-
-bool Driver::waits_for_long() const {
-  std::lock_guard lock(mutex_);
-  const auto is_long = [now = std::chrono::steady_clock::now()](auto since) {
-    return now - since > std::chrono::milliseconds(500);
-  };
-  return (running_ && is_long(running_since_)) || (!launched_.empty() && is_long(launched_.begin()->second.since));
 }
 
 }  // namespace kaon::comm

@@ -2,7 +2,6 @@
 // their arrays become ready.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -16,38 +15,12 @@
 
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/driver/gpu_calls.h"
+#include "kaon/comm/driver/world.h"
 #include "kaon/comm/watch/watch.h"
 #include "kaon/engine/operation.h"
 #include "kaon/ops/array/array_node.h"
 
 namespace kaon::comm {
-
-// What all communicators of a process share: their watch, and what becomes of them when a rank fails. Thread safety:
-// any thread.
-class World {
- public:
-  explicit World(const Options& options) : options(options) {}
-  const Options options;
-  void begin_watch(Group& group);
-  void add(const std::shared_ptr<Driver>& driver);
-  std::string failure() const;  // empty while all is well
-  void report(const std::string& failure);
-  // Ends the watch. Blocks until all ranks have come to their end, which gives true, or one has failed.
-  bool end();
-  bool has_ended() const { return has_ended_; }
-  // The GPU of this rank: by its number on its machine, where it sees several. Throws DeviceError.
-  Device device() const;
-
- private:
-  void fail(const std::string& text);
-  std::vector<std::shared_ptr<Driver>> drivers();
-  mutable std::mutex mutex_;
-  std::string failure_;
-  std::vector<std::weak_ptr<Driver>> drivers_;
-  std::unique_ptr<Watch> watch_;
-  int local_rank_ = 0;
-  std::atomic<bool> has_ended_{false};
-};
 
 // A call on arrays of the host runs on the driver's thread. One on arrays of GPUs is launched there, and the next one
 // follows at once; it ends when its GPU has come to its end, not before: a call that is lost must leave what was to use
@@ -162,5 +135,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
 // "all_reduce (sum) of 6 elements of float32"
 std::string describe(const Call& call);
+const char* name_of(Kind kind);
+// `before`, and what must be the same of the call on every rank. FNV-1a.
+uint64_t hash_of(uint64_t before, const Call& call);
 
 }  // namespace kaon::comm

@@ -132,6 +132,7 @@ struct Watch::Impl {
     asio::post(io, [this] {
       is_ending = true;
       timer.cancel();
+      suspicion.cancel();
       close_when_sent();
     });
     thread.join();
@@ -336,11 +337,14 @@ struct Watch::Impl {
     if (!gone.empty() && !has_failed && callbacks.waits()) {
       fail(fmt::format("rank {} has ended its program", *gone.begin()));
     }
-    timer.expires_after(
-        std::clamp<Clock::duration>(timeout / 10, std::chrono::milliseconds(10), std::chrono::seconds(1)));
+    timer.expires_after(interval());
     timer.async_wait([this](const boost::system::error_code& error) {
       if (!error && !is_ending) tick();
     });
+  }
+
+  Clock::duration interval() const {  // of signs of life
+    return std::clamp<Clock::duration>(timeout / 10, std::chrono::milliseconds(10), std::chrono::seconds(1));
   }
 
   void close_when_sent() {
@@ -354,7 +358,7 @@ struct Watch::Impl {
   const Clock::duration timeout;
   const Callbacks callbacks;
   asio::io_context io{1};
-  asio::steady_timer timer{io};
+  asio::steady_timer timer{io}, suspicion{io};
   std::map<int, std::unique_ptr<Neighbour>> neighbours;
   std::set<int> gone;  // have said goodbye
   struct Asked {
@@ -364,7 +368,7 @@ struct Watch::Impl {
   std::map<CallKey, Asked> asked;
   std::promise<bool>* leaving = nullptr;
   Clock::time_point last_tick = Clock::now();
-  bool has_failed = false, is_ending = false;
+  bool has_failed = false, is_ending = false, suspects = false;
   std::thread thread;  // runs everything above
 };
 
@@ -375,6 +379,18 @@ Watch::~Watch() = default;
 void Watch::report(const std::string& failure) {
   if (!impl_->thread.joinable()) return impl_->callbacks.failed(failure);
   asio::post(impl_->io, [this, failure] { impl_->fail(failure); });
+}
+
+void Watch::report_unless_explained(const std::string& failure) {
+  if (!impl_->thread.joinable()) return impl_->callbacks.failed(failure);
+  asio::post(impl_->io, [this, failure] {
+    if (impl_->suspects) return;
+    impl_->suspects = true;
+    impl_->suspicion.expires_after(2 * impl_->interval());
+    impl_->suspicion.async_wait([this, failure](const boost::system::error_code& error) {
+      if (!error) impl_->fail(failure);
+    });
+  });
 }
 
 bool Watch::say_goodbye() {

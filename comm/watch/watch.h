@@ -51,6 +51,9 @@ class Watch {
 
   // This rank has failed: every rank gets the text.
   void report(const std::string& failure);
+  // The same, unless within two signs of life something else is found, such as calls that differ: of those a library's
+  // words would be a consequence.
+  void report_unless_explained(const std::string& failure);
   // No call of this rank follows. Blocks until every rank has said so, which gives true, or one has failed.
   bool say_goodbye();
 

@@ -31,6 +31,7 @@ int main(int, char** argv) {
   }
   const auto ones = [device](int64_t n) { return nd.ones({n}, {.device = device}); };
   for (int i = 0; i < 5; ++i) world.all_reduce(ones(100)).wait_to_read();
+  if (rank == 1) usleep(100'000);  // till these have ended on the other ranks
   if (rank == 1) {
     if (kind == "kill") kill(getpid(), SIGKILL);
     if (kind == "stop") kill(getpid(), SIGSTOP);
@@ -99,6 +100,6 @@ int main(int, char** argv) {
   fmt::print("rank {} after {:.1f} s: {}{}\n", rank, seconds, text.empty() ? "nothing failed" : text,
              other_is_usable ? "" : " (another array is not usable)");
   std::fflush(stdout);
-  usleep(300000);  // mpiexec ends all ranks with the first: those that share its core have not told yet
+  usleep(300'000);  // mpirun ends the other ranks when one has ended without a word to MPI
   _exit(text.empty() || !other_is_usable || seconds > 8 ? 1 : 0);
 }

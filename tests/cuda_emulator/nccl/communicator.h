@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "../device.h"
-#include "kaon/comm/nccl/nccl.h"
 #include "meeting.h"
+#include "nccl.h"
 
 namespace kaon_emulator::nccl {
 

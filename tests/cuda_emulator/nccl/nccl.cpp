@@ -1,5 +1,5 @@
 // libnccl.so.2 for the emulated devices: NCCL's functions, and what they refuse.
-#include "kaon/comm/nccl/nccl.h"
+#include "nccl.h"
 
 #include <fmt/format.h>
 
@@ -163,7 +163,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   *comm = nullptr;
-  if (!config || config->magic != 0xcafebeef || config->blocking != 0) {
+  if (!config || config->magic != 0xcafebeef || config->size < sizeof *config || config->version < 21400 ||
+      config->blocking != 0) {
     return refuse("ncclCommInitRankConfig: emulated are communicators that do not block", ncclInvalidArgument);
   }
   if (ranks < 1 || ranks > Meeting::most_ranks || rank < 0 || rank >= ranks) {
@@ -208,30 +209,30 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, CUstream_st* stream) {
+                           ncclComm_t comm, cudaStream_t stream) {
   return call("ncclAllReduce", Kind::all_reduce, in, out, count, type, op, 0, comm, stream);
 }
 ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-                        ncclComm_t comm, CUstream_st* stream) {
+                        ncclComm_t comm, cudaStream_t stream) {
   return call("ncclReduce", Kind::reduce, in, out, count, type, op, root, comm, stream);
 }
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t out_count, ncclDataType_t type, ncclRedOp_t op,
-                               ncclComm_t comm, CUstream_st* stream) {
+                               ncclComm_t comm, cudaStream_t stream) {
   return call("ncclReduceScatter", Kind::reduce_scatter, in, out, out_count, type, op, 0, comm, stream);
 }
 ncclResult_t ncclAllGather(const void* in, void* out, size_t in_count, ncclDataType_t type, ncclComm_t comm,
-                           CUstream_st* stream) {
+                           cudaStream_t stream) {
   return call("ncclAllGather", Kind::all_gather, in, out, in_count, type, ncclSum, 0, comm, stream);
 }
 ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           CUstream_st* stream) {
+                           cudaStream_t stream) {
   return call("ncclBroadcast", Kind::broadcast, in, out, count, type, ncclSum, root, comm, stream);
 }
 ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      CUstream_st* stream) {
+                      cudaStream_t stream) {
   return call("ncclSend", Kind::send, in, nullptr, count, type, ncclSum, peer, comm, stream);
 }
-ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, CUstream_st* stream) {
+ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   return call("ncclRecv", Kind::recv, nullptr, out, count, type, ncclSum, peer, comm, stream);
 }
 
