@@ -110,8 +110,8 @@ struct SaveOptions {
   // The first dimension of inputs and outputs is written as this name, of any size: for programs in which no operator
   // says its number. Empty: the number.
   std::string_view batch_name{};
-  // Where the file would have more bytes, or more than the 2 GiB of protobuf, arrays of min_external_bytes and more lie
-  // in a second file beside it, "<file>.<16 digits>.data": ONNX's external data. 0: always.
+  // Where the file would have more bytes, or more than the 2 GiB of protobuf, arrays of min_external_bytes and more are
+  // stored in a second file beside it, "<file>.<16 digits>.data": ONNX's external data. 0: always.
   uint64_t max_file_bytes = 0x7fffffff;
   uint64_t min_external_bytes = 1024;
 };
