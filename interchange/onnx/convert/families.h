@@ -23,6 +23,7 @@ std::span<const Row> recurrent_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> image_rows();
 std::span<const Row> detection_rows();
+std::span<const Row> image_decoder_rows();
 std::span<const Row> signal_rows();
 std::span<const Row> control_rows();
 std::span<const Row> sequence_rows();
