@@ -34,6 +34,7 @@ std::span<const Row> gradient_rows();
 // ai.onnx.ml, in ml/
 std::span<const Row> tree_rows();
 std::span<const Row> classical_rows();
+std::span<const Row> support_vector_rows();
 // ONNX Runtime's own, each in a file of runtime/
 std::span<const Row> runtime_quantised_rows();
 std::span<const Row> runtime_layer_rows();
