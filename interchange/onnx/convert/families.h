@@ -41,5 +41,6 @@ std::span<const Row> runtime_layer_rows();
 std::span<const Row> runtime_attention_rows();
 std::span<const Row> runtime_weight_rows();
 std::span<const Row> runtime_language_rows();
+std::span<const Row> runtime_expert_rows();
 
 }  // namespace kaon::onnx::convert
