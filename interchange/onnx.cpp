@@ -73,6 +73,11 @@ void add_scales(const std::vector<format::Node>& nodes, std::set<std::string>& t
   for (const format::Node& n : nodes) {
     const bool reads_scales = n.op_type.starts_with("QLinear") || n.op_type.ends_with("quantizeLinear") ||
                               n.op_type == "QuantizeLinear" || n.op_type == "QGemm";
+    if (n.op_type == "QMoE") {
+      for (size_t i : {3, 6, 9}) {
+        if (i < n.inputs.size()) to.insert(n.inputs[i]);
+      }
+    }
     const bool reads_packed = n.op_type == "MatMulNBits" || n.op_type == "GatherBlockQuantized";
     if (!reads_scales && !reads_packed) continue;
     for (size_t i = 1; i < n.inputs.size() && !(reads_packed && i > 4); ++i) to.insert(n.inputs[i]);

@@ -295,11 +295,49 @@ def quick_gelu(d):
     return dict(alpha=d.of(1.0, 1.702, 0.5)), [d.real(3, d.up_to(9), scale=2)], [], {0: None}
 
 
+def experts(d, quantised):
+    count, hidden, middle = d.of(2, 3, 4), d.of(16, 32), d.of(32, 64)
+    a = dict(k=d.up_to(2), activation_type=d.of("relu", "gelu", "silu", "identity", "swiglu", "swiglu"), normalize_routing_weights=int(d.chance(0.5)))
+    fusion = 1
+    if a["activation_type"] == "swiglu":
+        a |= dict(swiglu_fusion=1, activation_alpha=d.of(1.0, 1.702), activation_beta=d.of(0.0, 1.0))
+        fusion = 2
+        if d.chance(0.5):
+            a["swiglu_limit"] = 0.7
+    shape = d.of([d.up_to(5)], [2, d.up_to(3)])
+    inputs = [d.real(*shape, hidden), d.real(int(np.prod(shape)), count)]
+    zeros = []
+    if quantised:
+        bits, block = d.of(4, 8), d.of(0, 16, 32)
+        if hidden % max(1, block):
+            block = 16
+        if bits == 8:  # in blocks ONNX Runtime makes levels of the inputs too
+            block = 0
+        a["expert_weight_bits"] = bits
+        if block:
+            a["block_size"] = block
+        has_zeros = d.chance(0.4)
+    for n, k in ((fusion * middle, hidden), (hidden, middle)):
+        if quantised:
+            blocks = k // block if block else 1
+            inputs += [d.bytes(count, n, k * bits // 8), (d.rng.random((count, n, blocks) if block else (count, n)) * 0.2 / 2**bits).astype(d.dtype)]
+            if has_zeros:
+                zeros.append(d.bytes(count, n, -(-blocks * bits // 8)) if block else d.bytes(count, n * bits // 8))
+        else:
+            inputs.append(d.real(count, n, k, scale=0.2))
+        inputs.append(d.real(count, n) if d.chance(0.5) else None)
+    if zeros:
+        inputs += [None] * (11 - len(inputs)) + zeros
+    return a, inputs, list(range(2, len(inputs))), {0: None}
+
+
 OPERATORS = {
     "MatMulNBits": matmul_n_bits,
     "GatherBlockQuantized": gather_block_quantized,
     "GroupQueryAttention": group_query_attention,
     "RotaryEmbedding": rotary_embedding,
+    "MoE": lambda d: experts(d, False),
+    "QMoE": lambda d: experts(d, True),
     "MultiHeadAttention": multi_head_attention,
     "Attention": attention,
     "SkipLayerNormalization": skip_layer_normalization,
@@ -310,7 +348,7 @@ OPERATORS = {
     "QuickGelu": quick_gelu,
 }
 # More of what has more to choose.
-SHARES = {"MatMulNBits": 3, "GroupQueryAttention": 6, "MultiHeadAttention": 3, "GatherBlockQuantized": 2, "Attention": 2}
+SHARES = {"MatMulNBits": 3, "QMoE": 2, "GroupQueryAttention": 6, "MultiHeadAttention": 3, "GatherBlockQuantized": 2, "Attention": 2}
 
 
 def model_of(op_type, attributes, inputs, known, outputs, domain):

@@ -191,12 +191,25 @@ def support_regressor(d):
     return a, [features(d, width, (np.float32,))], [], {0: None}
 
 
+def support_classifier(d):
+    width, classes = d.up_to(4), d.of(2, 3, 4)
+    per_class = [d.up_to(3) for _ in range(classes)]
+    n, pairs = sum(per_class), classes * (classes - 1) // 2
+    a = dict(kernel_type=d.of("LINEAR", "POLY", "RBF", "SIGMOID"), kernel_params=[0.3, 0.5, 2.0], rho=floats(d, pairs),
+             coefficients=floats(d, n * (classes - 1)), support_vectors=floats(d, n * width), vectors_per_class=per_class,
+             post_transform=d.of(*POST[:5]))
+    if d.chance(0.5):
+        a |= dict(prob_a=[-abs(v) - 0.5 for v in floats(d, pairs)], prob_b=floats(d, pairs, 0.3))
+    return a | labels(d, classes, "classlabels_ints"), [features(d, width)], [], {0: None, 1: None}
+
+
 OPERATORS = {
     "TreeEnsemble": ensemble,
     "TreeEnsembleClassifier": classifier,
     "TreeEnsembleRegressor": regressor,
     "LinearClassifier": linear_classifier,
     "LinearRegressor": linear_regressor,
+    "SVMClassifier": support_classifier,
     "SVMRegressor": support_regressor,
     "Scaler": scaler,
     "Normalizer": normalizer,
@@ -204,7 +217,7 @@ OPERATORS = {
     "OneHotEncoder": one_hot_encoder,
     "FeatureVectorizer": feature_vectorizer,
 }
-SHARES = {"TreeEnsemble": 2, "TreeEnsembleClassifier": 4, "TreeEnsembleRegressor": 3, "LinearClassifier": 2}
+SHARES = {"TreeEnsemble": 2, "TreeEnsembleClassifier": 4, "TreeEnsembleRegressor": 3, "LinearClassifier": 2, "SVMClassifier": 2}
 
 if __name__ == "__main__":
     write_group("learning", OPERATORS, SHARES, "ai.onnx.ml")

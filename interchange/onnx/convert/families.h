@@ -23,6 +23,7 @@ std::span<const Row> recurrent_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> image_rows();
 std::span<const Row> detection_rows();
+std::span<const Row> image_decoder_rows();
 std::span<const Row> signal_rows();
 std::span<const Row> control_rows();
 std::span<const Row> sequence_rows();
@@ -33,11 +34,13 @@ std::span<const Row> gradient_rows();
 // ai.onnx.ml, in ml/
 std::span<const Row> tree_rows();
 std::span<const Row> classical_rows();
+std::span<const Row> support_vector_rows();
 // ONNX Runtime's own, each in a file of runtime/
 std::span<const Row> runtime_quantised_rows();
 std::span<const Row> runtime_layer_rows();
 std::span<const Row> runtime_attention_rows();
 std::span<const Row> runtime_weight_rows();
 std::span<const Row> runtime_language_rows();
+std::span<const Row> runtime_expert_rows();
 
 }  // namespace kaon::onnx::convert

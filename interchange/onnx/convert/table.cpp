@@ -21,7 +21,9 @@ std::vector<std::span<const Row>> all_rows() {
           gradient_rows(),       runtime_quantised_rows(),
           runtime_layer_rows(),  runtime_attention_rows(),
           runtime_weight_rows(), runtime_language_rows(),
-          tree_rows(),           classical_rows()};
+          runtime_expert_rows(), tree_rows(),
+          image_decoder_rows(),  classical_rows(),
+          support_vector_rows()};
 }
 
 Converter find_converter(std::string_view domain, std::string_view op_type, int64_t version) {

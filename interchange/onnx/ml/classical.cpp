@@ -1,4 +1,4 @@
-// Linear models, support vectors, and what is done to features before.
+// Linear models, and what is done to features before and to scores after them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -134,36 +134,13 @@ void feature_vectorizer(Call& c) {
   c.set(concatenated(parts, 1));
 }
 
-// The kernel of support vectors: x (n, features) and vectors (m, features) to (n, m).
-Symbol kernel(const Call& c, const Symbol& x, const Symbol& vectors) {
-  const std::string type = c.text("kernel_type", "LINEAR");
-  const std::vector<double> p = c.reals("kernel_params");  // gamma, what is added, degree
-  if (type != "LINEAR" && p.size() != 3) c.fail(fmt::format("{} kernel_params, 3 expected", p.size()));
-  const Symbol products = matmul(x, sym.transpose(vectors));
-  if (type == "LINEAR") return products;
-  if (type == "POLY") return sym.power(products * p[0] + p[1], p[2]);
-  if (type == "SIGMOID") return sym.tanh(products * p[0] + p[1]);
-  if (type != "RBF") c.fail_supported("kernel_type " + type);
-  const int64_t n = shape_of(x)[0], m = shape_of(vectors)[0], features = shape_of(x)[1];
-  const Symbol away = sym.broadcast_sub(reshaped(x, Shape(n, 1, features)), reshaped(vectors, Shape(1, m, features)));
-  return sym.exp(sym.sum(away * away, {.axis = Shape(2)}) * -p[0]);
-}
-
-void support_regressor(Call& c) {
-  const Symbol x = cast(features_of(c), DType::float32);
-  const std::vector<double> w = c.reals("coefficients"), rho = c.reals("rho"), v = c.reals("support_vectors");
-  const int64_t features = shape_of(x)[1], n = c.integer("n_supports", 0);
-  const bool is_direct = n == 0;  // the coefficients are those of a linear model
-  if (rho.size() != 1 || int64_t(w.size()) != (is_direct ? features : n) || int64_t(v.size()) != n * features) {
-    c.fail(fmt::format("{} coefficients, {} rho and {} numbers of {} vectors for {} features", w.size(), rho.size(),
-                       v.size(), n, features));
+// A map from label to score for each row is no value here: the scores themselves (n, labels).
+void zip_map(Call& c) {
+  const Labels labels = labels_of(c, "classlabels_int64s", "classlabels_strings");
+  if (c.rank() < 1 || c.rank() > 2 || c.shape().back() != labels.size()) {
+    c.fail(fmt::format("scores of shape {} for {} labels", c.shape().str(), labels.size()));
   }
-  const Symbol weights = constant(w, Shape(int64_t(w.size()), 1));
-  const Symbol against =
-      is_direct ? kernel(c, x, reshaped(weights, Shape(1, features))) : kernel(c, x, constant(v, Shape(n, features)));
-  Symbol y = (is_direct ? against : matmul(against, weights)) + rho[0];
-  if (c.integer("one_class", 0) != 0) y = (y > 0) * 2 - 1;
-  c.set(y);
+  c.set(c.input(0));
 }
 
 constexpr Row classical_table[] = {
@@ -174,7 +151,7 @@ constexpr Row classical_table[] = {
     {"Imputer", imputer, 1, kLearning},
     {"OneHotEncoder", one_hot_encoder, 1, kLearning},
     {"FeatureVectorizer", feature_vectorizer, 1, kLearning},
-    {"SVMRegressor", support_regressor, 1, kLearning},
+    {"ZipMap", zip_map, 1, kLearning},
 };
 
 }  // namespace

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "kaon/engine/error.h"
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
 
@@ -76,11 +78,93 @@ void non_max_suppression(Call& c) {
                             [s](const std::vector<NDArray>& in) { return std::vector{suppress(in[0], in[1], s)}; })[0]);
 }
 
+struct Regions {
+  double scale = 1;
+  int64_t height = 1, width = 1, samples = 0;  // 0: as many as pixels
+  bool half_pixel = true;
+};
+
+constexpr double kMostSamples = 4096;  // of a side of a cell: beyond any image
+
+// The two pixels around `at` on a side of n, with their shares; false: outside of the image.
+struct Around {
+  int64_t low = 0, high = 0;
+  double low_share = 0, high_share = 0;
+};
+bool pixels_around(double at, int64_t n, Around& pair) {
+  if (!(at >= -1 && at <= double(n))) return false;
+  at = std::max(at, 0.0);
+  pair.low = std::min(int64_t(at), n - 1);
+  pair.high = std::min(pair.low + 1, n - 1);
+  pair.high_share = pair.low == n - 1 ? 0 : at - double(pair.low);
+  pair.low_share = 1 - pair.high_share;
+  return true;
+}
+
+// The largest of the samples of each cell, of which each is the largest of four pixels times its share: so the standard
+// has it. x (n, c, h, w), boxes (r, 4), the image of each.
+NDArray largest_in_regions(const NDArray& x, const NDArray& boxes, const NDArray& images, const Regions& regions) {
+  const std::vector<double> data = x.asvector<double>(), box = boxes.asvector<double>();
+  const std::vector<int64_t> image = images.asvector<int64_t>();
+  const int64_t channels = x.shape()[1], h = x.shape()[2], w = x.shape()[3], count = boxes.shape()[0];
+  std::vector<double> y(size_t(count * channels * regions.height * regions.width));
+  for (int64_t r = 0; r < count; ++r) {
+    if (image[size_t(r)] < 0 || image[size_t(r)] >= x.shape()[0]) {
+      throw IndexError(fmt::format("[onnx] RoiAlign: image {} of {}", image[size_t(r)], x.shape()[0]));
+    }
+    const double moved = regions.half_pixel ? 0.5 : 0;
+    const auto corner = [&](size_t i) { return box[size_t(r) * 4 + i] * regions.scale - moved; };
+    double wide = corner(2) - corner(0), high = corner(3) - corner(1);
+    if (!regions.half_pixel) wide = std::max(wide, 1.0), high = std::max(high, 1.0);
+    const double cell_h = high / double(regions.height), cell_w = wide / double(regions.width);
+    const auto samples = [&](double cell) {
+      return regions.samples > 0 ? regions.samples : int64_t(std::clamp(std::ceil(cell), 0.0, kMostSamples));
+    };
+    const int64_t rows = samples(cell_h), columns = samples(cell_w);
+    for (int64_t k = 0; k < channels * regions.height * regions.width; ++k) {
+      const int64_t channel = k / (regions.height * regions.width), i = k / regions.width % regions.height,
+                    j = k % regions.width;
+      const double* const plane = data.data() + (image[size_t(r)] * channels + channel) * h * w;
+      double best = rows * columns > 0 ? -std::numeric_limits<double>::infinity() : 0;
+      for (int64_t s = 0; s < rows * columns; ++s) {
+        const double down = corner(1) + double(i) * cell_h + (double(s / columns) + 0.5) * cell_h / double(rows);
+        const double right = corner(0) + double(j) * cell_w + (double(s % columns) + 0.5) * cell_w / double(columns);
+        Around v, u;
+        if (!pixels_around(down, h, v) || !pixels_around(right, w, u)) {
+          best = std::max(best, 0.0);
+          continue;
+        }
+        best = std::max({best, v.low_share * u.low_share * plane[v.low * w + u.low],
+                         v.low_share * u.high_share * plane[v.low * w + u.high],
+                         v.high_share * u.low_share * plane[v.high * w + u.low],
+                         v.high_share * u.high_share * plane[v.high * w + u.high]});
+      }
+      y[size_t(r * channels * regions.height * regions.width + k)] = best;
+    }
+  }
+  return NDArray::from(y.data(), y.size(), Shape(count, channels, regions.height, regions.width), x.dtype());
+}
+
 // x, rois (r, 4), the image of each
 void roi_align(Call& c) {
-  if (c.text("mode", "avg") != "avg") c.fail_supported("mode " + c.text("mode", "avg"));
+  if (c.rank() != 4 || c.rank(1) != 2 || c.shape(1)[1] != 4 || c.shape(2) != Shape(c.shape(1)[0])) {
+    c.fail(fmt::format("x {}, rois {} and batch_indices {}", c.shape().str(), c.shape(1).str(), c.shape(2).str()));
+  }
+  const std::string kind = c.text("mode", "avg");
+  if (kind != "avg" && kind != "max") c.fail_supported("mode " + kind);
   const std::string mode =
       c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel");
+  if (kind == "max") {
+    const Regions regions{c.real("spatial_scale", 1), c.integer("output_height", 1), c.integer("output_width", 1),
+                          c.integer("sampling_ratio", 0), mode == "half_pixel"};
+    if (regions.height < 1 || regions.width < 1 || regions.samples < 0 || c.shape().size() == 0) {
+      c.fail(fmt::format("an output of {} x {}, sampling_ratio {}, x {}", regions.height, regions.width,
+                         regions.samples, c.shape().str()));
+    }
+    return c.set(c.conversion().host({c.input(0), c.input(1), c.input(2)}, [regions](const auto& in) {
+      return std::vector{largest_in_regions(in[0], in[1], in[2], regions)};
+    })[0]);
+  }
   const Symbol images = reshaped(cast(c.x(2), c.dtype(1)), Shape(c.shape(1)[0], 1));
   const int64_t ratio = c.integer("sampling_ratio", 0);
   c.set(sym.ROIAlign(c.x(0), concatenated({images, c.x(1)}, 1),

@@ -6,13 +6,11 @@
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/runtime/packed_weights.h"
 #include "kaon/interchange/onnx/runtime/standard.h"
 
 namespace kaon::onnx::convert {
 
-namespace {
-
-// Bytes (..., n) of numbers, the first in the lowest bits, as float32 (..., n * 8 / bits).
 Symbol unpacked(const Symbol& bytes, int64_t bits) {
   Symbol rest = cast(bytes, DType::float32);
   if (bits == 8) return rest;
@@ -29,6 +27,8 @@ Symbol unpacked(const Symbol& bytes, int64_t bits) {
   }
   return reshaped(concatenated(parts, one.ndim() - 1), all);
 }
+
+namespace {
 
 int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 

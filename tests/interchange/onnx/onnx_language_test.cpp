@@ -113,6 +113,23 @@ TEST_CASE("onnx language: a cache of a fixed size is filled step by step", "[onn
   CHECK(nd.max(nd.abs(keys - split(k, own))).asscalar<float>() == 0);
 }
 
+TEST_CASE("onnx language: experts that do not fit are refused", "[onnx]") {
+  const auto fails = [](const std::vector<proto::Attribute>& attributes, const Shape& router, const Shape& first,
+                        const std::string& why) {
+    const OneNode node("com.microsoft", "MoE", {{"x", f32}, {"r", f32}, {"w1", f32}, {"", f32}, {"w2", f32}}, 1,
+                       attributes);
+    CHECK_THROWS_WITH(node.load().forward({nd.ones({2, 8}), nd.ones(router), nd.ones(first), nd.ones({3, 8, 16})}),
+                      Catch::Contains(why) && Catch::Contains("the_node"));
+  };
+  const Shape router(2, 3), first(3, 16, 8);
+  fails({integer("k", 4)}, router, first, "k is 4 of 3 experts");
+  fails({integer("k", 1)}, Shape(3, 3), first, "router_probs of shape (3, 3) for 2 rows");
+  fails({integer("k", 1)}, router, Shape(3, 16, 7),
+        "fc1_experts_weights of shape (3, 16, 7) for 3 experts of 8 inputs");
+  fails({integer("k", 1), text("activation_type", "tanh")}, router, first, "activation_type tanh is not supported");
+  fails({integer("k", 1), text("activation_type", "swiglu")}, router, first, "swiglu_fusion 0 of 16 numbers");
+}
+
 TEST_CASE("onnx language: attention that is not computed is refused", "[onnx]") {
   const NDArray q = nd.ones({1, 2, 32}), k = nd.ones({1, 2, 16});
   const auto fails = [&](const std::vector<proto::Attribute>& attributes, const NDArray& key, const std::string& why) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/ml/support_vectors.h"
 #include "kaon/kaon.h"
 #include "kaon/tests/interchange/onnx/one_node.h"
 
@@ -92,6 +93,25 @@ TEST_CASE("onnx learning: of two classes with a score each, the larger one is ch
   CHECK(block.run({nd.array({{3}, {3}})})[0].strings == std::vector<std::string>{"no", "no"});
 }
 
+TEST_CASE("onnx learning: maps of scores are the scores", "[onnx]") {
+  const NDArray x = nd.array({{0.25, 0.75}, {1, 0}});
+  const auto zip = [&](const std::vector<std::string>& labels) {
+    return learning("ZipMap", 1, {texts("classlabels_strings", labels)}).load().run({x})[0].array;
+  };
+  CHECK(zip({"no", "yes"}).asvector<float>() == x.asvector<float>());
+  CHECK_THROWS_WITH(zip({"no", "yes", "or"}), Catch::Contains("scores of shape (2, 2) for 3 labels"));
+}
+
+TEST_CASE("onnx learning: probabilities of classes are those of their pairs where these fit", "[onnx]") {
+  const std::vector<double> p{0.2, 0.5, 0.3};
+  std::vector<double> wins(9);
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < 3; ++j) wins[i * 3 + j] = i == j ? 0 : p[i] / (p[i] + p[j]);
+  }
+  const std::vector<double> found = onnx::convert::coupled(wins, 3);
+  for (size_t i = 0; i < 3; ++i) CHECK(found[i] == Approx(p[i]).margin(2e-3));
+}
+
 TEST_CASE("onnx learning: models whose numbers do not fit are refused", "[onnx]") {
   const NDArray x = nd.ones({2, 2});
   const auto fails = [&](const OneNode& node, const NDArray& data, const std::string& why) {
@@ -115,6 +135,10 @@ TEST_CASE("onnx learning: models whose numbers do not fit are refused", "[onnx]"
   fails(learning("TreeEnsembleClassifier", 2, two_class_tree()), x,
         "classlabels_int64s or classlabels_strings expected");
   fails(learning("LinearRegressor", 1, {floats("coefficients", {1, 2, 3})}), x, "3 coefficients");
+  fails(learning("SVMClassifier", 2,
+                 {integers("classlabels_ints", {0, 1}), integers("vectors_per_class", {1, 1}), floats("rho", {0}),
+                  floats("coefficients", {1, -1}), floats("support_vectors", {1, 2, 3})}),
+        x, "3 numbers of 2 vectors for 2 features");
   fails(learning("Scaler", 1, {floats("scale", {1}), floats("offset", {1, 2, 3})}), x, "3 numbers in offset for 2");
   fails(learning("Normalizer", 1, {text("norm", "L3")}), x, "norm L3 is not supported");
 }

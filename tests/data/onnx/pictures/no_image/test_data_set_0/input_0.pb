@@ -1,0 +1,1 @@
+Jno image at all
