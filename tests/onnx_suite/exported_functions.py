@@ -47,6 +47,8 @@ for mode, shape in {"nearest": (2, 3, 7, 9), "nearest-exact": (2, 3, 7, 9), "bil
     if mode in ("bilinear", "bicubic"):
         NETS[f"resize_{title}_antialias"] = of(lambda x, mode=mode: F.interpolate(x, size=(4, 5), mode=mode, antialias=True), r(*shape))
 
+NETS["resize_to_one"] = of(lambda x: (F.interpolate(x, size=(1, 5), mode="bilinear"), F.interpolate(x, size=(8, 1), mode="bicubic"), F.interpolate(x, size=(1, 1), mode="bilinear", align_corners=True), F.interpolate(x, size=1)), r(2, 3, 7, 9))
+
 for mode in ("bilinear", "nearest", "bicubic"):
     for padding in ("zeros", "border", "reflection"):
         for aligned in (False, True):

@@ -126,7 +126,7 @@ def export(name, folder):
                 with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as f:
                     f.write(as_tensor(v).SerializeToString())
     # of each output's largest number: PyTorch's own results have such errors beside those in float64
-    return 2e-2 if any(v.dtype in (torch.float16, torch.bfloat16) for v in sets[0][1]) else 1e-4
+    return 2e-2 if any(v.dtype in (torch.float16, torch.bfloat16) for v in sets[0][1]) else exported_vision.TOLERANCES.get(base, 1e-4)
 
 
 def add(tolerances, line):
