@@ -44,6 +44,7 @@ for mode, shape in {"nearest": (2, 3, 7, 9), "nearest-exact": (2, 3, 7, 9), "bil
     if mode in ("linear", "bilinear", "bicubic", "trilinear"):
         NETS[f"resize_{title}_aligned"] = of(lambda x, mode=mode, n=n: F.interpolate(x, size=(11, 5, 4)[:n], mode=mode, align_corners=True), r(*shape))
         NETS[f"resize_{title}_computed"] = of(lambda x, mode=mode, n=n: F.interpolate(x, scale_factor=(1.7, 0.6, 2.0)[:n], mode=mode, recompute_scale_factor=True), r(*shape))
+        NETS[f"resize_{title}_aligned_scale"] = of(lambda x, mode=mode, n=n: F.interpolate(x, scale_factor=(1.7, 0.6, 2.0)[:n], mode=mode, align_corners=True), r(*shape))
     if mode in ("bilinear", "bicubic"):
         NETS[f"resize_{title}_antialias"] = of(lambda x, mode=mode: F.interpolate(x, size=(4, 5), mode=mode, antialias=True), r(*shape))
 
