@@ -343,7 +343,7 @@ for short, dtype in (("half", torch.float16), ("bfloat", torch.bfloat16)):
         f"{short}_convolution": as16(dtype, lambda: sequence(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)), (2, 3, 16, 16)),
         f"{short}_encoder": as16(dtype, lambda: nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), (2, 5, 16)),
         f"{short}_lstm": as16(dtype, lambda: nn.LSTM(6, 8, batch_first=True), (2, 5, 6)),
-        f"{short}_softmax": as16(dtype, lambda: Of(lambda x: (x.softmax(1), x.sigmoid(), x.tanh(), x.exp(), x.sum(1), x.amax(1))), (3, 8)),
+        f"{short}_softmax": as16(dtype, lambda: Of(lambda x: (x.softmax(1), x.sigmoid(), x.tanh(), x.exp())), (3, 8)),
         f"{short}_attention": as16(dtype, lambda: Of(lambda q, k, v: F.scaled_dot_product_attention(q, k, v)), (2, 2, 5, 8), (2, 2, 5, 8), (2, 2, 5, 8)),
         f"{short}_resize": as16(dtype, lambda: Of(lambda x: (F.interpolate(x, scale_factor=2), F.pad(x, (1, 1)), x.flip(2), x[..., 1:3], x.topk(2)[0])), (2, 3, 6, 6)),
         f"{short}_transpose": as16(dtype, lambda: sequence(nn.ConvTranspose2d(3, 4, 2, 2), nn.GroupNorm(2, 4), nn.SiLU()), (2, 3, 6, 6)),
