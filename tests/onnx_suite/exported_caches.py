@@ -183,7 +183,7 @@ NETS = {
     "poolformer": lambda: net("PoolFormerModel", pixels(64), hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1]),
     "focalnet": lambda: net("FocalNetModel", pixels(32), image_size=32, embed_dim=16, depths=[1, 1], hidden_sizes=[16, 32], focal_levels=[2, 2], focal_windows=[3, 3]),
     "efficientnet": lambda: net("EfficientNetModel", pixels(64), width_coefficient=0.25, depth_coefficient=0.25, hidden_dim=320),
-    "vit_mae": lambda: net("ViTMSNModel", pixels(), **IMAGES),
+    "vit_msn": lambda: net("ViTMSNModel", pixels(), **IMAGES),
     "data2vec_vision": lambda: net("Data2VecVisionModel", pixels(), use_relative_position_bias=True, **IMAGES),
     "dinov2_registers": lambda: net("Dinov2WithRegistersModel", pixels(), **IMAGES),
     "hiera": lambda: net("HieraModel", pixels(64), image_size=[64, 64], embed_dim=16, num_heads=[1, 2], depths=[1, 1], patch_stride=[4, 4], query_stride=[2, 2], masked_unit_size=[8, 8], num_query_pool=1),

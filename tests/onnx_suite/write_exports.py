@@ -3,7 +3,8 @@
 
 FOLDER/exports/NAME/model.onnx has PyTorch's own results for random inputs beside it, as write_cases.py lays them out,
 also for inputs of other sizes where the net has such. Names that end in _dynamo are exported by torch.export, others by
-tracing; _opset13 behind that says the opset. The kinds below and `classifiers` stand for all their nets, in both ways.
+tracing; _opset13 behind that says the opset. The kinds below and `classifiers` stand for all their nets, in both ways,
+and also take an opset.
 With `--run SUITE RESULTS` each case is run by that program (kaon_onnx_suite), whose line is added to the file RESULTS,
 and removed: all nets together have 9 GB of weights.
 Needs torch, torchvision, transformers, onnx and onnxscript. Inputs are small.
@@ -47,8 +48,9 @@ def named(words):
     """The names that the command line's words stand for."""
     names = []
     for word in words:
-        nets = exported_vision.all_classifiers() if word == "classifiers" else KINDS.get(word)
-        names += [word] if nets is None else [n + s for n in nets for s in ("", "_dynamo")]
+        kind, opset = re.fullmatch(r"(.*?)(_opset\d+)?", word).groups(default="")
+        nets = exported_vision.all_classifiers() if kind == "classifiers" else KINDS.get(kind)
+        names += [word] if nets is None else [n + s + opset for n in nets for s in ("", "_dynamo")]
     return names
 
 
@@ -126,7 +128,7 @@ def export(name, folder):
                 with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as f:
                     f.write(as_tensor(v).SerializeToString())
     # of each output's largest number: PyTorch's own results have such errors beside those in float64
-    return 2e-2 if any(v.dtype in (torch.float16, torch.bfloat16) for v in sets[0][1]) else 1e-4
+    return 2e-2 if any(v.dtype in (torch.float16, torch.bfloat16) for v in sets[0][1]) else exported_vision.TOLERANCES.get(base, 1e-4)
 
 
 def add(tolerances, line):

@@ -60,9 +60,10 @@ void apply(Call& c, const Resizing& r) {
                   r.axes[0].out == r.axes[0].in && r.axes[1].out == r.axes[1].in && is_floating(wide);
   for (int i = 2; is_image && i < 4; ++i) {
     const ResizeAxis& a = r.axes[size_t(i)];
-    const bool positions = a.coordinates == "half_pixel" || (a.coordinates == "pytorch_half_pixel" && a.out > 1) ||
-                           (a.coordinates == "align_corners" && a.out > 1);
-    is_image = positions && !a.antialias && !a.exclude_outside && a.scale * double(a.in) == double(a.out) && a.in > 0;
+    const bool positions =
+        a.coordinates == "half_pixel" || a.coordinates == "pytorch_half_pixel" || a.coordinates == "align_corners";
+    is_image = positions && a.out > 1 /* of one pixel it is the first */ && !a.antialias && !a.exclude_outside &&
+               a.scale * double(a.in) == double(a.out) && a.in > 0;
   }
   if (is_image && (r.axes[2].coordinates == "align_corners") == (r.axes[3].coordinates == "align_corners")) {
     y = sym._resample(y, {.kind = ops::ResampleKind::bilinear,

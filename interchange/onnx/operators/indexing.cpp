@@ -88,10 +88,12 @@ struct Region {
   Shape shape;  // with the axes behind
 };
 
+constexpr int64_t kFewNumbers = 4096;  // are no burden as a constant, and not worth waiting for while a net is loaded
+
 // The region of an array that known tuples of indices (rows..., k) go through in its order, as those do that assign to
 // slices. Its elements are one copy, and the tuples, as many numbers as k times the region has, are in no program.
 std::optional<Region> region_of(const Value& tuples, const Shape& data) {
-  if (!tuples.is_constant() || tuples.known.size() == 0) return std::nullopt;
+  if (!tuples.is_constant() || tuples.known.size() < kFewNumbers) return std::nullopt;
   const Shape& s = tuples.shape();
   const int rows = s.ndim() - 1, k = int(s[rows]);
   const bool is_here = tuples.known.dtype() == DType::int64 && tuples.known.device() == cpu();

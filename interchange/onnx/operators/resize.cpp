@@ -26,13 +26,14 @@ double unscaled(const ResizeAxis& a, double x) {
 // Where pixel `o` of the result is among the pixels of the axis.
 double position(const ResizeAxis& a, int64_t o) {
   const double x = double(o), in = double(a.in), width = a.scale * in;
-  if (a.coordinates == "align_corners") return width == 1 ? 0 : x * (in - 1) / (width - 1);
+  // by the number of pixels, as PyTorch and ONNX Runtime do, also where the scale would give a part of one more
+  if (a.coordinates == "align_corners") return a.out == 1 ? 0 : x * (in - 1) / double(a.out - 1);
   if (a.coordinates == "asymmetric") return unscaled(a, x);
   if (a.coordinates == "tf_crop_and_resize") {
     const double begin = a.roi_begin * (in - 1), length = (a.roi_end - a.roi_begin) * (in - 1);
     return a.out == 1 ? begin + length / 2 : begin + x * length / (double(a.out) - 1);
   }
-  if (a.coordinates == "pytorch_half_pixel") return a.out == 1 ? -0.5 : unscaled(a, x + 0.5) - 0.5;
+  if (a.coordinates == "pytorch_half_pixel") return a.out == 1 ? 0 : unscaled(a, x + 0.5) - 0.5;
   if (a.coordinates == "half_pixel_symmetric") {
     const double adjustment = double(a.out) / width;
     return in / 2 * (1 - adjustment) + unscaled(a, x + 0.5) - 0.5;

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <map>
-#include <random>
+#include <functional>
+#include <numeric>
 
 #include "kaon/interchange/onnx.h"
 #include "kaon/kaon.h"
@@ -18,7 +18,7 @@ using namespace kaon::test;
 
 namespace {
 
-const std::vector<int64_t> kData{4, 5, 6};
+const std::vector<int64_t> kData{40, 50, 6};
 
 struct Tuples {
   std::vector<int64_t> dims;  // the last one is how many numbers a tuple has
@@ -42,19 +42,39 @@ Tuples grid(const std::vector<std::vector<int64_t>>& axes, bool is_region) {
   return t;
 }
 
+std::vector<int64_t> range(int64_t first, int64_t count, int64_t step = 1) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < count; ++i) all.push_back(first + i * step);
+  return all;
+}
+
+// The same tuples, the first two axes of their array exchanged.
+Tuples turned(const Tuples& t) {
+  Tuples u = t;
+  std::swap(u.dims[0], u.dims[1]);
+  const int64_t width = std::accumulate(t.dims.begin() + 2, t.dims.end(), int64_t(1), std::multiplies<>());
+  u.values.clear();
+  for (int64_t i = 0; i < u.dims[0]; ++i) {
+    for (int64_t j = 0; j < u.dims[1]; ++j) {
+      const auto from = t.values.begin() + (j * u.dims[0] + i) * width;
+      u.values.insert(u.values.end(), from, from + width);
+    }
+  }
+  return u;
+}
+
 std::vector<Tuples> all_tuples() {
   return {
-      grid({{1, 2}}, true),
-      grid({{1, 3}, {0, 2, 4}, {2, 3, 4}}, true),                // steps
-      grid({{-3, -2}, {0, 1, 2, 3, 4}}, true),                   // from the end; the whole axis
-      grid({{2}, {1}}, true),                                    // one element
-      {{2, 1, 2}, {1, 3, 1, 4}, true},                           // an axis of one, and a first number that stays
-      grid({{2, 1}}, false),                                     // backwards
-      grid({{0, 1}, {0, 1, 3}}, false),                          // no steps of one size
-      {{3, 2}, {0, 0, 1, 1, 2, 2}, false},                       // a diagonal
-      {{2, 3, 2}, {0, 0, 1, 0, 2, 0, 0, 1, 1, 1, 2, 1}, false},  // the axes in another order
-      {{2, 1}, {1, 1}, false},                                   // the same row twice
-      {{4, 1}, {-2, -1, 0, 1}, false},                           // over the end
+      {{2, 1}, {1, 1}, false},                                         // the same row twice
+      grid({range(1, 19, 2), range(0, 25, 2), range(1, 5)}, true),     // steps
+      grid({range(-39, 30), range(0, 50), range(0, 6)}, true),         // from the end; whole axes
+      grid({range(0, 40), range(7, 40), {2}}, true),                   // an axis with one number
+      grid({range(1, 2), range(0, 2)}, false),                         // a few
+      grid({range(39, 40, -1), range(0, 50), range(0, 3)}, false),     // backwards
+      grid({range(0, 40), range(0, 50), {0, 1, 3}}, false),            // no steps of one size
+      grid({range(-20, 40), range(0, 50), range(0, 3)}, false),        // over the end
+      turned(grid({range(0, 40), range(0, 50), range(0, 3)}, false)),  // the axes in another order
+      {{3, 2}, {0, 0, 1, 1, 2, 2}, false},                             // a diagonal
   };
 }
 
@@ -92,7 +112,7 @@ Shape as_shape(const std::vector<int64_t>& dims) {
 
 }  // namespace
 
-TEST_CASE("onnx indexing: known tuples that go through a slice are that slice, others stay tuples", "[onnx]") {
+TEST_CASE("onnx indexing: many known tuples that go through a slice are that slice, others stay tuples", "[onnx]") {
   ScratchFolder folder;
   const NDArray x = nd.random_normal(as_shape(kData));
   const std::vector<double> old = x.asvector<double>();
@@ -102,7 +122,7 @@ TEST_CASE("onnx indexing: known tuples that go through a slice are that slice, o
     for (const std::string how : {"none", "add", "mul", "max", "min", "gather"}) {
       CAPTURE(number, how);
       const bool gathers = how == "gather";
-      if (number == 9 && how == "none") continue;  // which of two updates is the last is not said
+      if (number == 0 && how == "none") continue;  // which of two updates is the last is not said
       Model m = onnx_model(18);
       m.graph.nodes = {gathers ? onnx_node("GatherND", {"x", "at"}, {"y"})
                                : onnx_node("ScatterND", {"x", "at", "updates"}, {"y"})};
