@@ -25,12 +25,12 @@ HWY_INLINE V Rounded(V x) {
 }
 
 template <class D, class T>
-HWY_INLINE hn::Vec<D> NumbersOf(D d, const T* levels, const LevelMeaning& m) {
+HWY_INLINE hn::Vec<D> NumbersOf(D d, const T* levels, LevelMeaning m) {
   return Rounded(hn::Mul(hn::Sub(AsFloats(d, levels), hn::Set(d, m.zero)), hn::Set(d, m.scale)));
 }
 
 template <class T, class D>
-HWY_INLINE void StoreNumbers(D d, hn::Vec<D> x, const LevelMeaning& m, T* to) {
+HWY_INLINE void StoreNumbers(D d, hn::Vec<D> x, LevelMeaning m, T* to) {
   StoreLevels(d, hn::Add(hn::Round(hn::Div(x, hn::Set(d, m.scale))), hn::Set(d, m.zero)), to);
 }
 
@@ -41,7 +41,8 @@ HWY_INLINE void ByLevel(DType t, const F& f) {
   f(uint8_t());
 }
 
-void NumbersToLevels(const float* HWY_RESTRICT from, const LevelMeaning& to, void* levels, size_t n) {
+// Meanings are copies, which stores of bytes cannot change.
+void NumbersToLevels(const float* HWY_RESTRICT from, LevelMeaning to, void* levels, size_t n) {
   ByLevel(to.dtype, [&](auto t) HWY_ATTR {
     auto* const out = static_cast<decltype(t)*>(levels);
     for_each_vector<float>(int64_t(n),
@@ -49,7 +50,7 @@ void NumbersToLevels(const float* HWY_RESTRICT from, const LevelMeaning& to, voi
   });
 }
 
-void NumbersOfLevels(const void* levels, const LevelMeaning& from, float* HWY_RESTRICT to, size_t n) {
+void NumbersOfLevels(const void* levels, LevelMeaning from, float* HWY_RESTRICT to, size_t n) {
   ByLevel(from.dtype, [&](auto t) HWY_ATTR {
     const auto* const in = static_cast<const decltype(t)*>(levels);
     for_each_vector<float>(int64_t(n),
@@ -57,8 +58,8 @@ void NumbersOfLevels(const void* levels, const LevelMeaning& from, float* HWY_RE
   });
 }
 
-void SumsOfLevels(const void* lhs, const LevelMeaning& left, const void* rhs, const LevelMeaning& right, bool relu,
-                  const LevelMeaning& to, void* sums, size_t n) {
+void SumsOfLevels(const void* lhs, LevelMeaning left, const void* rhs, LevelMeaning right, bool relu, LevelMeaning to,
+                  void* sums, size_t n) {
   ByLevel(left.dtype, [&](auto l) HWY_ATTR {
     ByLevel(right.dtype, [&](auto r) HWY_ATTR {
       ByLevel(to.dtype, [&](auto t) HWY_ATTR {

@@ -124,8 +124,8 @@ void SumsToFloats(const int32_t* sums, int64_t rows, int64_t channels, const int
 }
 
 template <class T>
-HWY_INLINE void NarrowSums(const int32_t* sums, int64_t rows, int64_t channels, const LevelsOfSums& how, T* to,
-                           int64_t stride) {
+HWY_INLINE void NarrowSums(const int32_t* sums, int64_t rows, int64_t channels, LevelsOfSums how, T* to,
+                           int64_t stride) {  // a copy of `how`, which stores of bytes cannot change
   for (int64_t r = 0; r < rows; ++r, sums += channels, to += stride) {
     for_each_vector<float>(channels, [&](auto d, int64_t c) HWY_ATTR {
       auto y = hn::Zero(d);

@@ -124,7 +124,8 @@ TEST_CASE("onnx quantised: dense layers of whole numbers are exact for all sizes
   for (const auto& [rows, inputs, filters] : {std::tuple{1, 512, 1000}, {7, 30, 16}, {130, 64, 100}, {61, 3, 65}}) {
     CAPTURE(rows, inputs, filters);
     for (DType dtype : {DType::uint8, DType::int8}) {
-      const NDArray x = random_levels(Shape(rows, inputs), dtype), w = random_levels(Shape(filters, inputs), DType::int8);
+      const NDArray x = random_levels(Shape(rows, inputs), dtype),
+                    w = random_levels(Shape(filters, inputs), DType::int8);
       const NDArray bias = nd.random_randint(-5000, 5000, Shape(filters)).astype(DType::int32);
       const op::IntegerDense op{.num_hidden = filters, .out_type = DType::int32};
       const std::vector<int32_t> a = numbers(x), b = numbers(w);
@@ -169,7 +170,8 @@ TEST_CASE("onnx quantised: levels of numbers, sums and maxima are those of the s
     }
     const NDArray a = random_levels(shape, left);
     const op::IntegerMaxPool pool{.kernel = Shape(3, 2), .stride = Shape(2, 3), .pad = Shape(1, 1)};
-    const NDArray floats = nd.Pooling(a.astype(DType::float32), {.kernel = pool.kernel, .stride = pool.stride, .pad = pool.pad});
+    const NDArray floats =
+        nd.Pooling(a.astype(DType::float32), {.kernel = pool.kernel, .stride = pool.stride, .pad = pool.pad});
     CHECK(numbers(run(pool, {a})) == numbers(floats));
   }
 }
@@ -185,19 +187,22 @@ TEST_CASE("onnx quantised: plans keep levels with channels last between layers, 
                              .num_filter = int(channels),
                              .out_type = out,
                              .relu = true};
-    return applied<Symbol>(op, std::vector<Symbol>{
-                                   x, constant(random_levels(Shape(channels, from, 3, 3), DType::int8)),
-                                   constant(nd.zeros({channels}, {.dtype = DType::int32})),
-                                   constant(nd.random_uniform(Shape(channels), {.low = 1e-4, .high = 1e-3}))});
+    return applied<Symbol>(
+        op, std::vector<Symbol>{x, constant(random_levels(Shape(channels, from, 3, 3), DType::int8)),
+                                constant(nd.zeros({channels}, {.dtype = DType::int32})),
+                                constant(nd.random_uniform(Shape(channels), {.low = 1e-4, .high = 1e-3}))});
   };
   const Symbol x = sym.var("x");
-  const Symbol first = conv(applied<Symbol>(op::IntegerQuantize{.scale = 0.01}, std::vector<Symbol>{x}), 3, DType::uint8);
+  const Symbol first =
+      conv(applied<Symbol>(op::IntegerQuantize{.scale = 0.01}, std::vector<Symbol>{x}), 3, DType::uint8);
   const Symbol pooled =
       applied<Symbol>(op::IntegerMaxPool{.kernel = Shape(2, 2), .stride = Shape(2, 2)}, std::vector<Symbol>{first});
-  const Symbol sum = applied<Symbol>(op::IntegerAdd{.lhs_scale = 0.1, .rhs_scale = 0.2, .scale = 0.25, .out_type = DType::int8},
-                                     std::vector<Symbol>{conv(pooled, channels, DType::uint8), pooled});
+  const Symbol sum =
+      applied<Symbol>(op::IntegerAdd{.lhs_scale = 0.1, .rhs_scale = 0.2, .scale = 0.25, .out_type = DType::int8},
+                      std::vector<Symbol>{conv(pooled, channels, DType::uint8), pooled});
   const Symbol as_numbers = applied<Symbol>(op::IntegerDequantize{.scale = 0.25}, std::vector<Symbol>{sum});
-  const Symbol all = Symbol::Group({conv(sum, channels, DType::float32), conv(sum, channels, DType::int32), as_numbers, sum});
+  const Symbol all =
+      Symbol::Group({conv(sum, channels, DType::float32), conv(sum, channels, DType::int32), as_numbers, sum});
   gluon::SymbolBlock net(all, {"x"});
   const NDArray image = nd.random_uniform({2, 3, 21, 18});
   const std::vector<NDArray> plain = net.forward({image});
