@@ -209,6 +209,7 @@ namespace ops {
 // The result of `image_use`: images among the inputs and outputs of an operator with traits.any_layout.
 struct ImageUse {
   uint32_t inputs = 0, outputs = 0;    // bit i: is an image; the others are weights and statistics, always row-major
+  bool levels = false;                 // images of int8 and uint8 count too
   bool blocks = false;                 // kernels of the CPU take blocked16 too
   bool prefers_channels_last = false;  // kernels are fastest with it, if images have enough channels
   int few_channels = -1;               // this input may stay row-major: kernels of the CPU convert up to 4 channels

@@ -34,9 +34,14 @@ struct ImageKernels {
   bool on_gpu = false;
   bool tf32 = false;  // float32 uses tensor cores there
 
-  // On the CPU float32; on a GPU the dtypes of tensor cores, which read channels last.
-  bool take(DType t) const { return on_gpu ? is_half(t) || (tf32 && t == DType::float32) : t == DType::float32; }
-  bool take(const TensorMeta& m) const { return m.shape.ndim() == 4 && take(m.dtype) && m.shape.size() > 0; }
+  // On the CPU float32 and, with `levels`, bytes; on a GPU the dtypes of tensor cores, which read channels last.
+  bool take(DType t, bool levels) const {
+    if (on_gpu) return is_half(t) || (tf32 && t == DType::float32);
+    return t == DType::float32 || (levels && (t == DType::int8 || t == DType::uint8));
+  }
+  bool take(const TensorMeta& m, bool levels) const {
+    return m.shape.ndim() == 4 && take(m.dtype, levels) && m.shape.size() > 0;
+  }
 };
 
 // The rule of an operator that says which of its arrays are images.
@@ -44,10 +49,10 @@ ImageRule image_rule(const Graph& g, const Node& n, ImageUse use, const ImageKer
   const int64_t enough_channels = kernels.on_gpu ? 1 : 16;  // with fewer vector units are better fed by rows of pixels
   const auto is_set = [](uint32_t bits, size_t i) { return (bits >> i & 1) != 0; };
   for (uint32_t i = 0; i < n.inputs.size(); ++i) {
-    if (is_set(use.inputs, i) && !kernels.take(g.meta(n.inputs[i]))) return {};
+    if (is_set(use.inputs, i) && !kernels.take(g.meta(n.inputs[i]), use.levels)) return {};
   }
   for (uint32_t k = 0; k < n.outputs.size(); ++k) {
-    if (is_set(use.outputs, k) && !kernels.take(n.outputs[k])) return {};
+    if (is_set(use.outputs, k) && !kernels.take(n.outputs[k], use.levels)) return {};
   }
   if (use.few_channels >= 0 && !kernels.on_gpu && g.meta(n.inputs[size_t(use.few_channels)]).shape[1] <= 4) {
     use.inputs &= ~bit(use.few_channels);
@@ -55,7 +60,7 @@ ImageRule image_rule(const Graph& g, const Node& n, ImageUse use, const ImageKer
   bool channels_last = use.prefers_channels_last, blocks = use.blocks && !kernels.on_gpu;
   const auto look_at = [&](const TensorMeta& m) {
     channels_last = channels_last && m.shape[1] >= enough_channels;
-    blocks = blocks && m.shape[1] % 16 == 0;
+    blocks = blocks && m.shape[1] % 16 == 0 && m.dtype == DType::float32;
   };
   for (uint32_t i = 0; i < n.inputs.size(); ++i) {
     if (is_set(use.inputs, i)) look_at(g.meta(n.inputs[i]));
@@ -70,13 +75,15 @@ ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
   if (!n.op || !n.op->traits.any_layout || n.outputs.empty()) return {};
   if (n.op->image_use) return image_rule(g, n, n.op->image_use(n.attrs.get()), kernels);
   // Elementwise operators: every array an image of one shape.
+  bool blocks = !kernels.on_gpu && n.outputs[0].shape.ndim() == 4 && n.outputs[0].shape[1] % 16 == 0;
   for (ValueId v : n.inputs) {
-    if (!kernels.take(g.meta(v)) || !(g.meta(v).shape == n.outputs[0].shape)) return {};
+    blocks = blocks && g.meta(v).dtype == DType::float32;
+    if (!kernels.take(g.meta(v), true) || !(g.meta(v).shape == n.outputs[0].shape)) return {};
   }
   for (const TensorMeta& m : n.outputs) {
-    if (!kernels.take(m) || !(m.shape == n.outputs[0].shape)) return {};
+    blocks = blocks && m.dtype == DType::float32;
+    if (!kernels.take(m, true) || !(m.shape == n.outputs[0].shape)) return {};
   }
-  const bool blocks = !kernels.on_gpu && n.outputs[0].shape[1] % 16 == 0;
   return {true, blocks, false, false, (1u << n.inputs.size()) - 1, (1u << n.outputs.size()) - 1};
 }
 

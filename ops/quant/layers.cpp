@@ -46,9 +46,10 @@ ConvGeometry dense_geometry(KernelContext& c) {
 void run_layer(KernelContext& c, const Int8ConvSet& set, const LayerWeights& weights, bool in_rows,
                LayerFinish finish) {
   finish.out = c.out();
-  finish.in_rows = in_rows;
+  finish.in_rows = in_rows || c.out().layout == Layout::channels_last;
   finish.filters = set.g.out_channels * set.slices, finish.positions = set.g.out_positions();
-  int8_convolution(c, set, c.in(0).data, in_rows, weights.packed->data(), finish);
+  const bool reads_rows = in_rows || c.in(0).layout == Layout::channels_last;
+  int8_convolution(c, set, c.in(0).data, reads_rows, weights.packed->data(), finish);
 }
 
 double sum_flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) {
@@ -167,6 +168,10 @@ constinit const OpDef op::IntegerDense::def = make_op_def<op::IntegerDense>();
 
 void op::IntegerConv::infer(InferContext& c) const { infer_integers(*this, c, kaon::convolution_of(*this)); }
 void op::IntegerDense::infer(InferContext& c) const { infer_integers(*this, c, dense_of(num_hidden, true, false)); }
+
+ImageUse op::IntegerConv::image_use() const {
+  return {.inputs = 1, .outputs = 1, .levels = true, .prefers_channels_last = true, .few_channels = 0};
+}
 
 double op::IntegerConv::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
   return sum_flops(inputs, outputs);

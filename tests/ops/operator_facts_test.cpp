@@ -21,6 +21,7 @@
 #include "kaon/ops/operator/op_attributes.h"
 #include "kaon/ops/operator/registry.h"
 #include "kaon/ops/quant/kernels/integer_layers.h"
+#include "kaon/ops/quant/kernels/integer_values.h"
 #include "kaon/tests/ops/table/op_table.h"
 
 namespace operator_facts_test {
@@ -51,7 +52,8 @@ std::vector<const OpDef*> every_operator() {
   std::erase_if(defs, [](const OpDef* def) { return def->compose; });  // no graph has them
   defs.insert(defs.end(),
               {&op::Reorder::def, &op::RematerializeBatchNorm::def, &op::BatchNormAffine::def, &op::PadRows::def,
-               &op::TakeRows::def, &op::IntegerConv::def, &op::IntegerDense::def, &op::FusedPointwise::def,
+               &op::TakeRows::def, &op::IntegerConv::def, &op::IntegerDense::def, &op::IntegerQuantize::def,
+               &op::IntegerDequantize::def, &op::IntegerAdd::def, &op::IntegerMaxPool::def, &op::FusedPointwise::def,
                &op::FusedKernel::def, &op::ControlFlowOp<ControlKind::foreach>::def,
                &op::ControlFlowOp<ControlKind::while_loop>::def, &op::ControlFlowOp<ControlKind::cond>::def,
                &op::ControlFlowGrad::def, &op::ControlFlowKey::def});
@@ -110,7 +112,8 @@ const NameSet not_fused = nothing + names(R"(
     _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
     _sample_images max_pool_indices max_unpool _contrib_dequantize _contrib_quantized_batch_norm
     _contrib_quantized_pooling _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv
-    _fused_quantized_fully_connected _integer_conv _integer_dense _bipartite_pairs _box_suppress _box_take
+    _fused_quantized_fully_connected _integer_conv _integer_dense _integer_add _integer_dequantize _integer_max_pool
+    _integer_quantize _bipartite_pairs _box_suppress _box_take
     _contrib_MultiBoxTarget
     _contrib_box_decode _contrib_box_encode _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum Flatten Reshape _reshape_to
@@ -143,6 +146,7 @@ const NameSet cheap = nothing + names(R"(
     GridGenerator _backward_max_pool_indices _plane_take _proposal_rows max_pool_indices max_unpool
     _contrib_dequantize _contrib_quantized_batch_norm _contrib_quantized_pooling _bipartite_pairs _box_suppress
     _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode _contrib_box_iou _multibox_rows
+    _integer_add _integer_dequantize _integer_max_pool _integer_quantize
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum Concat Pad
     SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis slice_like stack
     tile transpose _slice_assign _slice_assign_scalar Embedding SequenceMask batch_take one_hot pick take
@@ -162,7 +166,7 @@ const NameSet row_major = nothing + names(R"(
     _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
     _sample_images max_pool_indices max_unpool _contrib_dequantize _contrib_quantized_batch_norm
     _contrib_quantized_pooling _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv
-    _fused_quantized_fully_connected _integer_conv _integer_dense _bipartite_pairs _box_suppress _box_take
+    _fused_quantized_fully_connected _integer_dense _bipartite_pairs _box_suppress _box_take
     _contrib_MultiBoxTarget
     _contrib_box_decode _contrib_box_encode _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum Concat Pad

@@ -6,6 +6,7 @@
 #include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 #include "kaon/graph/plan_ops/reorder.h"
 #include "kaon/ops/quant/kernels/integer_layers.h"
+#include "kaon/ops/quant/kernels/integer_values.h"
 
 namespace kaon::cuda {
 
@@ -15,8 +16,12 @@ static_assert(HasPreparation<op::FusedKernel>);  // where it is not found, it is
 void for_each_graph_kernel(AddKernel add, void* table) {
   add_kernel<op::BatchNormAffine>(add, table);
   add_kernel<op::FusedKernel>(add, table);
+  add_kernel<op::IntegerAdd>(add, table);
   add_kernel<op::IntegerConv>(add, table);
   add_kernel<op::IntegerDense>(add, table);
+  add_kernel<op::IntegerDequantize>(add, table);
+  add_kernel<op::IntegerMaxPool>(add, table);
+  add_kernel<op::IntegerQuantize>(add, table);
   add_kernel<op::RematerializeBatchNorm>(add, table);
   add_kernel<op::PadRows>(add, table);
   add_kernel<op::Reorder>(add, table);

@@ -23,8 +23,10 @@ struct Levels {
   int axis = 1;
 };
 
-// A layer of whole numbers, before something is done with its sums.
+// A layer of whole numbers, before something is done with its sums; or another operator that a QuantizeLinear joins.
 struct IntegerLayer {
+  // Of another operator: its results as multiples of a step, plus `zero`.
+  std::function<Symbol(DType out, double step, int64_t zero, bool relu)> join;
   // The layer with results of this dtype, sums times scale[filter] rounded and moved by `zero`.
   std::function<Symbol(DType out, const std::vector<double>& scale, int zero, bool relu)> make;
   std::vector<double> scale;         // that makes the layer's numbers of sums, by filter

@@ -3,6 +3,7 @@
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/operators/integer_layers.h"
 
 namespace kaon::onnx::convert {
 
@@ -21,6 +22,12 @@ using Pair = Symbol (*)(const Symbol&, const Symbol&);
 template <Pair F>
 void binary(Call& c) {
   c.set(F(c.x(0), second(c)));
+}
+
+void add_pair(Call& c) {
+  Value y = Value::of(sym.broadcast_add(c.x(0), second(c)), c.type());
+  y.layer = integer_sum(c);
+  c.set(y);
 }
 
 // A list, combined from left to right.
@@ -133,7 +140,7 @@ constexpr Row elementwise_table[] = {
     {"IsInf", is_inf},
     {"Not", [](Call& c) { c.set(as_bool(sym.logical_not(c.x()))); }},
     {"BitwiseNot", [](Call& c) { c.set(sym.bitwise_not(c.x())); }},
-    {"Add", binary<add>},
+    {"Add", add_pair},
     {"Sub", binary<+[](const Symbol& a, const Symbol& b) { return sym.broadcast_sub(a, b); }>},
     {"Mul", binary<+[](const Symbol& a, const Symbol& b) { return sym.broadcast_mul(a, b); }>},
     {"Div", binary<+[](const Symbol& a, const Symbol& b) { return sym.broadcast_div(a, b); }>},

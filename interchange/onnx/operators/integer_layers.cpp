@@ -9,6 +9,7 @@
 #include "kaon/interchange/onnx/operators/helpers.h"
 #include "kaon/ops/quant/kernels/int8_conv.h"
 #include "kaon/ops/quant/kernels/integer_layers.h"
+#include "kaon/ops/quant/kernels/integer_values.h"
 
 namespace kaon::onnx::convert {
 
@@ -75,6 +76,19 @@ std::optional<Symbol> whole_bias(const Filters& f, const Levels& x, const std::v
 
 Symbol scales(const std::vector<double>& scale) { return constant(scale, Shape(int64_t(scale.size()))); }
 
+template <class Op>
+Symbol applied(const Op& op, std::initializer_list<const Symbol*> inputs) {
+  Symbol result;
+  Symbol::apply(Op::def, &op, std::span(inputs.begin(), inputs.size()), std::span(&result, 1),
+                std::source_location::current(), "");
+  return result;
+}
+
+// Levels of the one scale and zero point for all, which the model does not say.
+bool is_uniform(const std::shared_ptr<const Levels>& x) {
+  return x && !x->known.defined() && x->scale.size() == 1 && x->zero.size() == 1;
+}
+
 // The layer of operators `op`, which get the dtype of the result.
 template <class Op>
 Layer layer_of(const Op& op, const Symbol& data, const Filters& f, const Levels& x, const std::vector<double>& bias) {
@@ -88,10 +102,7 @@ Layer layer_of(const Op& op, const Symbol& data, const Filters& f, const Levels&
     Op own = op;
     own.out_type = out, own.zero = zero, own.relu = relu;
     const Symbol factors = scales(scale);
-    const Symbol* const inputs[] = {&data, &weights, &bias, &factors};
-    Symbol result;
-    Symbol::apply(Op::def, &own, inputs, std::span(&result, 1), std::source_location::current(), "");
-    return result;
+    return applied(own, {&data, &weights, &bias, &factors});
   };
   return layer;
 }
@@ -162,6 +173,46 @@ Layer integer_product(const Call& c, bool turned) {
   return bias ? integer_product(c, c.input(0).levels, c.input(1).levels, turned, *bias) : nullptr;
 }
 
+Symbol quantised(const Symbol& numbers, DType out, double scale, int64_t zero) {
+  return applied(op::IntegerQuantize{.scale = scale, .zero = int(zero), .out_type = out}, {&numbers});
+}
+
+Symbol dequantised(const Levels& x) {
+  return applied(op::IntegerDequantize{.scale = x.scale[0], .zero = int(x.zero[0])}, {&x.numbers});
+}
+
+Layer integer_sum(const Call& c) {
+  const std::shared_ptr<const Levels>&a = c.input(0).levels, &b = c.input(1).levels;
+  if (!computes_integers() || !is_uniform(a) || !is_uniform(b)) return nullptr;
+  if (shape_of(a->numbers) != shape_of(b->numbers)) return nullptr;
+  auto layer = std::make_shared<IntegerLayer>();
+  layer->join = [a, b](DType out, double step, int64_t zero, bool relu) {
+    const op::IntegerAdd op{.lhs_scale = a->scale[0],
+                            .rhs_scale = b->scale[0],
+                            .scale = step,
+                            .lhs_zero = int(a->zero[0]),
+                            .rhs_zero = int(b->zero[0]),
+                            .zero = int(zero),
+                            .relu = relu,
+                            .out_type = out};
+    return applied(op, {&a->numbers, &b->numbers});
+  };
+  return layer;
+}
+
+Layer integer_max_pool(const Call& c, const Shape& kernel, const Shape& stride, const Shape& pad,
+                       const Symbol& numbers) {
+  const std::shared_ptr<const Levels>& x = c.input(0).levels;
+  if (!computes_integers() || !is_uniform(x) || c.rank() != 4) return nullptr;
+  auto layer = std::make_shared<IntegerLayer>();
+  layer->join = [x, op = op::IntegerMaxPool{kernel, stride, pad}, numbers](DType out, double step, int64_t zero,
+                                                                           bool relu) {
+    const bool is_same = out == dtype_of(x->numbers) && step == x->scale[0] && zero == x->zero[0] && !relu;
+    return is_same ? applied(op, {&x->numbers}) : quantised(relu ? sym.relu(numbers) : numbers, out, step, zero);
+  };
+  return layer;
+}
+
 void set_numbers(Call& c, const Layer& layer) {
   Value v = Value::of(layer->make(DType::float32, layer->scale, 0, layer->relu), ElementType::float32);
   v.layer = layer;
@@ -169,6 +220,7 @@ void set_numbers(Call& c, const Layer& layer) {
 }
 
 Symbol as_levels(const IntegerLayer& layer, DType out, double step, int64_t zero) {
+  if (layer.join) return layer.join(out, step, zero, layer.relu);
   std::vector<double> scale = layer.scale;
   for (double& s : scale) s /= step;
   return layer.make(out, scale, int(zero), layer.relu);

@@ -42,6 +42,16 @@ std::shared_ptr<const IntegerLayer> integer_product(const Call& c, const std::sh
 std::shared_ptr<const IntegerLayer> integer_convolution(const Call& c);
 std::shared_ptr<const IntegerLayer> integer_product(const Call& c, bool turned);
 
+// The sum of the call's two inputs, which DequantizeLinear has made of levels of one shape, and the largest numbers of
+// the first one under windows that all reach it, whose values `numbers` are; null likewise.
+std::shared_ptr<const IntegerLayer> integer_sum(const Call& c);
+std::shared_ptr<const IntegerLayer> integer_max_pool(const Call& c, const Shape& kernel, const Shape& stride,
+                                                     const Shape& pad, const Symbol& numbers);
+
+// Numbers (float32) as levels of int8 or uint8, and back; of one scale and zero point for all.
+Symbol quantised(const Symbol& numbers, DType out, double scale, int64_t zero);
+Symbol dequantised(const Levels& x);
+
 // Sets the output to the layer's numbers, float32.
 void set_numbers(Call& c, const std::shared_ptr<const IntegerLayer>& layer);
 // The layer's results as multiples of a step, plus `zero`: int8 or uint8.

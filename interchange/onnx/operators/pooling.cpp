@@ -6,6 +6,7 @@
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/operators/integer_layers.h"
 #include "kaon/interchange/onnx/operators/windows.h"
 
 namespace kaon::onnx::convert {
@@ -85,7 +86,13 @@ void max_pool(Call& c) {
   const Windows w = windows_of(c, c.shape(), c.integers("kernel_shape"));
   const DType dtype = c.dtype();
   const Symbol x = cast(c.x(), is_floating(dtype) ? dtype : DType::float32);
-  if (!c.wants(1)) return c.set(cast(pool(x, w, PoolType::max, kLowest), dtype));
+  if (!c.wants(1)) {
+    Value y = Value::of(cast(pool(x, w, PoolType::max, kLowest), dtype), c.type());
+    if (is_direct(w) && !is_dilated(w)) {
+      y.layer = integer_max_pool(c, w.kernel_shape(), w.stride_shape(), w.before_shape(), y.symbol);
+    }
+    return c.set(y);
+  }
   const Symbol padded_x = padded_for(x, w, kLowest);
   op::MaxPoolIndices op{.kernel = w.kernel_shape(), .stride = w.stride_shape()};
   if (is_dilated(w)) op.dilation = w.dilation_shape();

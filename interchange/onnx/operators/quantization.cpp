@@ -52,12 +52,16 @@ void quantize_linear(Call& c) {
   ElementType type = ElementType(c.integer("output_dtype", 0));
   if (c.has(2)) type = c.type(2);
   if (type == ElementType::undefined) type = ElementType::uint8;
-  if (c.input(0).layer && c.integer("precision", 0) == 0 && (type == ElementType::int8 || type == ElementType::uint8)) {
-    // the layer gives levels itself
+  const bool joins =
+      c.input(0).layer || (computes_integers() && c.dtype() == DType::float32 && !c.input(0).is_constant());
+  if (joins && c.integer("precision", 0) == 0 && (type == ElementType::int8 || type == ElementType::uint8)) {
     const auto is_one = [&](int i) { return c.input(i).is_constant() && c.shape(i).size() == 1; };
     if (c.type(1) == ElementType::float32 && is_one(1) && (!c.has(2) || is_one(2)) && c.number(1) > 0) {
       const int64_t zero = c.has(2) ? c.integers(2)[0] : 0;
-      return c.set(Value::of(as_levels(*c.input(0).layer, *format::dtype_of(type), c.number(1), zero), type));
+      const DType out = *format::dtype_of(type);
+      return c.set(Value::of(c.input(0).layer ? as_levels(*c.input(0).layer, out, c.number(1), zero)  // by the layer
+                                              : quantised(c.x(), out, c.number(1), zero),
+                             type));
     }
   }
   const int64_t block = c.integer("block_size", 0);
@@ -89,14 +93,22 @@ void dequantize_linear(Call& c) {
   ElementType type = ElementType(c.integer("output_dtype", 0));
   if (type == ElementType::undefined) type = c.type(1);
   const DType out = format::dtype_of(type).value_or(DType::float32);
+  std::shared_ptr<const Levels> levels;
+  if (block == 0 && type == ElementType::float32 && c.rank() > 0) {
+    levels = levels_of(c, 0, 1, 2, c.shape(1).size() == 1 ? 0 : c.axis("axis", 1, c.rank()));
+  }
+  if (levels && computes_integers() && !c.input(0).is_constant() && levels->scale.size() == 1 &&
+      levels->zero.size() == 1 && c.type(1) == ElementType::float32) {
+    Value made = Value::of(dequantised(*levels), type);
+    made.levels = std::move(levels);
+    return c.set(made);
+  }
   const DType wide = out == DType::float64 || c.dtype() == DType::int32 ? DType::float64 : DType::float32;
   Symbol y = cast(x.symbol, wide);
   if (c.has(2)) y = sym.broadcast_sub(y, beside(c, cast(decoded(c, c.input(2)).symbol, wide), c.shape(), block));
   y = sym.broadcast_mul(y, beside(c, cast(scale.symbol, wide), c.shape(), block));
   Value made = Value::of(cast(reshaped(y, c.shape()), out), type);
-  if (block == 0 && type == ElementType::float32 && c.rank() > 0) {
-    made.levels = levels_of(c, 0, 1, 2, c.shape(1).size() == 1 ? 0 : c.axis("axis", 1, c.rank()));
-  }
+  made.levels = std::move(levels);
   c.set(made);
 }
 

@@ -27,8 +27,11 @@ struct IntegerConv {
   DType out_type = DType::float32;
   int zero = 0;
   bool relu = false;
-  static constexpr OpTraits traits{
-      .name = "_integer_conv", .inputs = ops::integer_layer_inputs, .in_mxnet = false, .flat = true};
+  static constexpr OpTraits traits{.name = "_integer_conv",
+                                   .inputs = ops::integer_layer_inputs,
+                                   .any_layout = true,
+                                   .in_mxnet = false,
+                                   .flat = true};
   static constexpr void fields(auto field) {
     field("kernel", &IntegerConv::kernel, true);
     field("stride", &IntegerConv::stride);
@@ -43,6 +46,7 @@ struct IntegerConv {
   static const OpDef def;
   void infer(InferContext& c) const;
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
+  ops::ImageUse image_use() const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2; }
 };
 

@@ -46,18 +46,22 @@ void LayerFinish::operator()(const Int8Sums& part) const {
     finish_sums(part.sums, part.positions, part.channels, own_bias, act == FusedKind::relu);
     return write(part, part.sums);
   }
-  if (is_bias_whole) {
-    finish_sums(part.sums, part.positions, part.channels, own_bias, false);
-    own_bias = nullptr;
-  }
   const auto count = size_t(part.positions * part.channels);
   const float* const own_scale = scale ? scale + part.channel : nullptr;
   const bool is_linear = act == FusedKind::none || act == FusedKind::relu;
   if (is_linear && own_scale && !addend && size_of(out.dtype) == 1) {
+    const LevelsOfSums how{out.dtype, own_bias, own_scale, zero, own_bias && is_bias_whole, act == FusedKind::relu};
+    if (in_rows) {
+      uint8_t* const to = out.as<uint8_t>() + (part.image * positions + part.first) * filters + part.channel;
+      return sums_to_levels(part.sums, part.positions, part.channels, how, to, filters);
+    }
     Scratch levels(count);
-    sums_to_levels(part.sums, part.positions, part.channels, own_bias, own_scale, zero, act == FusedKind::relu,
-                   out.dtype, levels.data());
+    sums_to_levels(part.sums, part.positions, part.channels, how, levels.data(), part.channels);
     return write(part, levels.data());
+  }
+  if (is_bias_whole) {
+    finish_sums(part.sums, part.positions, part.channels, own_bias, false);
+    own_bias = nullptr;
   }
   auto* const y = reinterpret_cast<float*>(part.sums);  // in place: an element is read before it is written
   sums_to_floats(part.sums, part.positions, part.channels, own_bias, own_scale, y);
@@ -83,8 +87,9 @@ void LayerFinish::write(const Int8Sums& part, const void* result) const {
   char* const to = out.as<char>();
   if (in_rows) {
     const char* from = static_cast<const char*>(result);
+    const int64_t first = part.image * positions + part.first;
     for (int64_t p = 0; p < part.positions; ++p, from += size_t(part.channels) * width) {
-      std::memcpy(to + size_t((part.first + p) * filters + part.channel) * width, from, size_t(part.channels) * width);
+      std::memcpy(to + size_t((first + p) * filters + part.channel) * width, from, size_t(part.channels) * width);
     }
     return;
   }

@@ -10,20 +10,11 @@
 #include <hwy/highway.h>
 
 #include "kaon/ops/kernels/for_each_vector-inl.h"
+#include "kaon/ops/quant/kernels/levels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class T, class D>
-HWY_INLINE hn::Vec<D> AsFloats(D d, const T* from) {
-  const hn::RebindToSigned<D> di;
-  if constexpr (sizeof(T) == 4) {
-    return hn::ConvertTo(d, hn::LoadU(di, from));
-  } else {
-    return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(hn::Rebind<T, D>(), from)));
-  }
-}
 
 template <class T>
 HWY_INLINE void Widen(const void* levels, float scale, float* HWY_RESTRICT to, size_t n) {
@@ -39,19 +30,6 @@ void LevelsToFloats(DType from, const void* levels, float scale, float* to, size
     case DType::uint8: return Widen<uint8_t>(levels, scale, to, n);
     default: return Widen<int32_t>(levels, scale, to, n);
   }
-}
-
-// Stores the levels of int8 or uint8 nearest to x; NaN gives 0.
-template <class T, class D>
-HWY_INLINE void StoreLevels(D d, hn::Vec<D> x, T* to) {
-  constexpr float least = T(-1) < T(0) ? -128.f : 0.f;
-  x = hn::IfThenElseZero(hn::Eq(x, x), x);
-  x = hn::Max(hn::Min(x, hn::Set(d, least + 255.f)), hn::Set(d, least));
-  // so far from 0 that floats are whole numbers: the last byte is the nearest one
-  const hn::RebindToUnsigned<D> du;
-  const hn::Rebind<uint8_t, D> d8;
-  const auto bits = hn::BitCast(du, hn::Add(x, hn::Set(d, 12582912.f)));
-  hn::StoreU(hn::TruncateTo(d8, bits), d8, reinterpret_cast<uint8_t*>(to));
 }
 
 template <class T>
@@ -146,23 +124,29 @@ void SumsToFloats(const int32_t* sums, int64_t rows, int64_t channels, const int
 }
 
 template <class T>
-HWY_INLINE void NarrowSums(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
-                           float zero, bool relu, void* levels) {
-  T* to = static_cast<T*>(levels);
-  for (int64_t r = 0; r < rows; ++r, sums += channels, to += channels) {
+HWY_INLINE void NarrowSums(const int32_t* sums, int64_t rows, int64_t channels, LevelsOfSums how, T* to,
+                           int64_t stride) {  // a copy of `how`, which stores of bytes cannot change
+  for (int64_t r = 0; r < rows; ++r, sums += channels, to += stride) {
     for_each_vector<float>(channels, [&](auto d, int64_t c) HWY_ATTR {
-      auto y = FinishedSums(d, sums + c, bias ? bias + c : nullptr, scale + c);
-      if (relu) y = hn::Max(y, hn::Zero(d));
-      if (zero != 0) y = hn::Add(hn::Round(y), hn::Set(d, zero));
+      auto y = hn::Zero(d);
+      if (how.whole) {
+        const hn::RebindToSigned<decltype(d)> di;
+        y = hn::ConvertTo(d, hn::Add(hn::LoadU(di, sums + c), hn::LoadU(di, how.bias + c)));
+        y = hn::Mul(y, hn::LoadU(d, how.scale + c));
+      } else {
+        y = FinishedSums(d, sums + c, how.bias ? how.bias + c : nullptr, how.scale + c);
+      }
+      if (how.relu) y = hn::Max(y, hn::Zero(d));
+      if (how.zero != 0) y = hn::Add(hn::Round(y), hn::Set(d, how.zero));
       StoreLevels(d, y, to + c);
     });
   }
 }
 
-void SumsToLevels(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
-                  float zero, bool relu, DType to, void* levels) {
-  if (to == DType::int8) return NarrowSums<int8_t>(sums, rows, channels, bias, scale, zero, relu, levels);
-  NarrowSums<uint8_t>(sums, rows, channels, bias, scale, zero, relu, levels);
+void SumsToLevels(const int32_t* sums, int64_t rows, int64_t channels, const LevelsOfSums& how, void* levels,
+                  int64_t stride) {
+  if (how.dtype == DType::int8) return NarrowSums(sums, rows, channels, how, static_cast<int8_t*>(levels), stride);
+  NarrowSums(sums, rows, channels, how, static_cast<uint8_t*>(levels), stride);
 }
 
 void FinishSums(int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, bool relu) {
@@ -288,9 +272,9 @@ void multiply_levels(const int8_t* lhs, const int8_t* rhs, float scale, bool tru
 void floats_to_asymmetric(const float* from, float scale, float shift, uint8_t* levels, size_t n) {
   HWY_DYNAMIC_DISPATCH(FloatsToAsymmetric)(from, scale, shift, levels, n);
 }
-void sums_to_levels(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
-                    float zero, bool relu, DType to, void* levels) {
-  HWY_DYNAMIC_DISPATCH(SumsToLevels)(sums, rows, channels, bias, scale, zero, relu, to, levels);
+void sums_to_levels(const int32_t* sums, int64_t rows, int64_t channels, const LevelsOfSums& how, void* levels,
+                    int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(SumsToLevels)(sums, rows, channels, how, levels, stride);
 }
 void relu_floats(float* y, size_t n) { HWY_DYNAMIC_DISPATCH(ReluFloats)(y, n); }
 void sums_to_floats(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,

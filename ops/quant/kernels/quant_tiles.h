@@ -27,9 +27,17 @@ void relu_floats(float* y, size_t n);
 // to[r, c] = scale[c] (float(sums[r, c]) + float(bias[c])); bias and scale may be null.
 void sums_to_floats(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
                     float* to);
-// The same, with `relu` at least 0, as levels of int8 or uint8, of which `zero` stands for 0; scale is not null.
-void sums_to_levels(const int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, const float* scale,
-                    float zero, bool relu, DType to, void* levels);
+// The same, with `relu` at least 0, as levels of int8 or uint8, of which `zero` stands for 0, rows `stride` apart;
+// scale is not null. `whole`: the bias is added before sums become floats.
+struct LevelsOfSums {
+  DType dtype = DType::uint8;
+  const int32_t* bias = nullptr;
+  const float* scale = nullptr;
+  float zero = 0;
+  bool whole = false, relu = false;
+};
+void sums_to_levels(const int32_t* sums, int64_t rows, int64_t channels, const LevelsOfSums& how, void* levels,
+                    int64_t stride);
 // sums[r, c] += bias[c], and with `relu` at least 0; bias may be null.
 void finish_sums(int32_t* sums, int64_t rows, int64_t channels, const int32_t* bias, bool relu);
 
