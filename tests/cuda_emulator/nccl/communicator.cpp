@@ -109,7 +109,10 @@ void Communicator::run() {
     state_ = ncclSuccess;
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return is_stopped_ || !to_put_.empty() || !started_.empty(); });
+      wake_.wait(lock, [&] {
+        if (is_final_ && open_ends_.empty() && state_ == ncclInProgress) state_ = ncclSuccess;
+        return is_stopped_ || !to_put_.empty() || !started_.empty();
+      });
       if (is_stopped_) return;
       if (!to_put_.empty()) {
         const auto put = std::move(to_put_.front());
@@ -183,10 +186,13 @@ void Communicator::start(const std::shared_ptr<Job>& job) {
 ncclResult_t Communicator::finalize() {
   if (state_ == ncclInProgress) return refuse("finalized while a call is in progress", ncclInvalidUsage);
   if (is_final_) return refuse("finalized twice", ncclInvalidUsage);
-  std::lock_guard lock(mutex_);
-  if (!open_ends_.empty()) return ncclInvalidUsage;  // Kaon finalizes what is idle; NCCL would wait
-  is_final_ = true;
-  return ncclSuccess;
+  {
+    std::lock_guard lock(mutex_);
+    is_final_ = true;
+    state_ = ncclInProgress;  // until what has been called is done
+  }
+  wake_.notify_all();
+  return ncclInProgress;
 }
 
 // Whether all ranks call the same; else the communicator has failed, as it does when NCCL notices.
