@@ -13,10 +13,11 @@
 namespace kaon_emulator::nccl {
 namespace {
 
-// The number of the call of this process that goes wrong, from 1; 0: none.
-uint64_t number_from_environment(const char* name) {
+constexpr const char *hang = "KAON_NCCL_EMULATOR_HANG", *fail = "KAON_NCCL_EMULATOR_FAIL";
+// Whether the call of this process with that number is to go wrong, from 1; 0: the making of communicators.
+bool is_asked_for(const char* name, uint64_t number) {
   const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 10) : 0;
+  return text && std::strtoull(text, nullptr, 10) == number;
 }
 std::atomic<uint64_t> g_calls{0};
 
@@ -105,6 +106,11 @@ void Communicator::run() {
   const DeviceAccess access;
   caller().device = device_;
   try {
+    if (is_asked_for(fail, 0)) throw std::runtime_error("no communicator");
+    while (is_asked_for(hang, 0)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (is_stopped_) return;
+    }
     meeting_ = std::make_unique<Meeting>(name_, rank_, ranks_, [this] { return is_stopped_.load(); });
     state_ = ncclSuccess;
     std::unique_lock lock(mutex_);
@@ -144,8 +150,8 @@ ncclResult_t Communicator::submit(std::vector<Operation> operations, cudaStream_
   if (state_ != ncclSuccess) return state_;
   Job job{.operations = std::move(operations), .end = std::make_shared<Moment>()};
   const uint64_t number = ++g_calls;
-  job.hangs = number == number_from_environment("KAON_NCCL_EMULATOR_HANG");
-  job.fails = number == number_from_environment("KAON_NCCL_EMULATOR_FAIL");
+  job.hangs = is_asked_for(hang, number);
+  job.fails = is_asked_for(fail, number);
   state_ = ncclInProgress;
   {
     std::lock_guard lock(mutex_);
