@@ -444,7 +444,7 @@ void Driver::look_at_gpu() {
   Call call;
   {
     std::lock_guard lock(mutex_);
-    if (launched_.empty() || !failure_.empty()) return;
+    if (!gpu_ || launched_.empty() || !failure_.empty()) return;
     gpu = gpu_;
     place = launched_.begin()->first;
     call = launched_.begin()->second.call;

@@ -242,6 +242,7 @@ TEST_CASE("comm: bad input is refused before anything is sent") {
   CHECK_THROWS_AS(w.recv({1}, DType::float32, -1), ValueError);
   CHECK_THROWS_AS(comm::mpi({.timeout = std::chrono::milliseconds(1)}), ValueError);
   CHECK_THROWS_AS(comm::Communicator().rank(), StateError);
+  if (gpu_count() == 0) CHECK_THROWS_WITH(comm::nccl(), Contains("this rank has no GPU"));
   CHECK(w.failure().empty());
   w.barrier().wait_to_read();
 }

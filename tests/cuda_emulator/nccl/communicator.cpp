@@ -13,10 +13,11 @@
 namespace kaon_emulator::nccl {
 namespace {
 
-// The number of the call of this process that goes wrong, from 1; 0: none.
-uint64_t number_from_environment(const char* name) {
+constexpr const char *hang = "KAON_NCCL_EMULATOR_HANG", *fail = "KAON_NCCL_EMULATOR_FAIL";
+// Whether the call of this process with that number is to go wrong, from 1; 0: the making of communicators.
+bool is_asked_for(const char* name, uint64_t number) {
   const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 10) : 0;
+  return text && std::strtoull(text, nullptr, 10) == number;
 }
 std::atomic<uint64_t> g_calls{0};
 
@@ -105,11 +106,19 @@ void Communicator::run() {
   const DeviceAccess access;
   caller().device = device_;
   try {
+    if (is_asked_for(fail, 0)) throw std::runtime_error("no communicator");
+    while (is_asked_for(hang, 0)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (is_stopped_) return;
+    }
     meeting_ = std::make_unique<Meeting>(name_, rank_, ranks_, [this] { return is_stopped_.load(); });
     state_ = ncclSuccess;
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return is_stopped_ || !to_put_.empty() || !started_.empty(); });
+      wake_.wait(lock, [&] {
+        if (is_final_ && open_ends_.empty() && state_ == ncclInProgress) state_ = ncclSuccess;
+        return is_stopped_ || !to_put_.empty() || !started_.empty();
+      });
       if (is_stopped_) return;
       if (!to_put_.empty()) {
         const auto put = std::move(to_put_.front());
@@ -141,8 +150,8 @@ ncclResult_t Communicator::submit(std::vector<Operation> operations, cudaStream_
   if (state_ != ncclSuccess) return state_;
   Job job{.operations = std::move(operations), .end = std::make_shared<Moment>()};
   const uint64_t number = ++g_calls;
-  job.hangs = number == number_from_environment("KAON_NCCL_EMULATOR_HANG");
-  job.fails = number == number_from_environment("KAON_NCCL_EMULATOR_FAIL");
+  job.hangs = is_asked_for(hang, number);
+  job.fails = is_asked_for(fail, number);
   state_ = ncclInProgress;
   {
     std::lock_guard lock(mutex_);
@@ -183,10 +192,13 @@ void Communicator::start(const std::shared_ptr<Job>& job) {
 ncclResult_t Communicator::finalize() {
   if (state_ == ncclInProgress) return refuse("finalized while a call is in progress", ncclInvalidUsage);
   if (is_final_) return refuse("finalized twice", ncclInvalidUsage);
-  std::lock_guard lock(mutex_);
-  if (!open_ends_.empty()) return ncclInvalidUsage;  // Kaon finalizes what is idle; NCCL would wait
-  is_final_ = true;
-  return ncclSuccess;
+  {
+    std::lock_guard lock(mutex_);
+    is_final_ = true;
+    state_ = ncclInProgress;  // until what has been called is done
+  }
+  wake_.notify_all();
+  return ncclInProgress;
 }
 
 // Whether all ranks call the same; else the communicator has failed, as it does when NCCL notices.

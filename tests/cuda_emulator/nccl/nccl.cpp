@@ -189,7 +189,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const auto c = find(comm);
   if (!c) return refuse_unknown("ncclCommDestroy");
-  if (!c->is_final()) return refuse("ncclCommDestroy: not finalized", ncclInvalidUsage);
+  if (!c->is_final() || c->state() == ncclInProgress) {
+    return refuse("ncclCommDestroy: not finalized", ncclInvalidUsage);
+  }
   take(comm)->communicator->stop();
   return ncclSuccess;
 }
