@@ -62,6 +62,11 @@ KAON_VNNI_INLINE inline void each(std::index_sequence<i...>, const F& f) {
   (f(std::integral_constant<size_t, i>()), ...);
 }
 
+// As an intrinsic the sum is copied before.
+KAON_VNNI_INLINE inline void add_products(__m512i& sum, __m512i data, __m512i weights) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(data), "v"(weights));
+}
+
 // The sums of P results, each with the patch at its pointer, by V vectors of filters.
 template <size_t P, size_t V>
 KAON_VNNI void tile(const Int8Patch& patch, const Pixels& pixels, const int8_t* w, const int32_t* start, int32_t* sums,
@@ -87,10 +92,7 @@ KAON_VNNI void tile(const Int8Patch& patch, const Pixels& pixels, const int8_t* 
           int32_t four;
           std::memcpy(&four, x[p] + q * 4, 4);
           const __m512i a = _mm512_set1_epi32(four);
-          each(all_vectors, [&](auto v) KAON_VNNI_INLINE {
-            __m512i& sum = s[p * V + v];
-            asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b[v]));  // as an intrinsic it is copied before
-          });
+          each(all_vectors, [&](auto v) KAON_VNNI_INLINE { add_products(s[p * V + v], a, b[v]); });
         });
       }
     }
