@@ -15,10 +15,11 @@ HWY_BEFORE_NAMESPACE();
 namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The same number, which the compiler must round before it uses it: it would add products unrounded.
+// The same number, which the compiler must round before it uses it: GCC would add products unrounded. (Clang does not
+// join the products and sums of different functions.)
 template <class V>
 HWY_INLINE V Rounded(V x) {
-#if HWY_ARCH_X86
+#if HWY_ARCH_X86 && HWY_COMPILER_GCC_ACTUAL
   __asm__("" : "+v"(x.raw));
 #endif
   return x;
