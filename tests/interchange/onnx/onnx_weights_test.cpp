@@ -1,0 +1,123 @@
+// Parameters of loaded ONNX models: names, layouts, files by name, running statistics, several models in one net.
+#include <catch2/catch.hpp>
+
+#include <fstream>
+
+#include "kaon/interchange/load_weights.h"
+#include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/format/model.h"
+#include "kaon/interchange/tensor_files.h"
+#include "kaon/kaon.h"
+#include "kaon/tests/interchange/onnx/models.h"
+#include "kaon/tests/support/files.h"
+
+namespace onnx_weights_test {
+
+using namespace kaon;
+using namespace kaon::test;
+using onnx::format::ElementType;
+
+namespace {
+
+std::vector<float> values_of(const NDArray& a) { return a.asvector<float>(); }
+
+onnx::format::Tensor initializer(const std::string& name, const NDArray& values) {
+  return onnx_tensor(name, {values.shape().begin(), values.shape().end()}, ElementType::float32, values_of(values));
+}
+
+// y = x w + b, the weight (4, columns) as the second factor of a product.
+onnx::format::Model product(const NDArray& w, const NDArray& b) {
+  onnx::format::Model m = onnx_model(17);
+  m.graph.inputs = {onnx_info("x", ElementType::float32, {-1, 4})};
+  m.graph.outputs = {onnx_info("y", ElementType::float32, {-1, b.shape()[0]})};
+  m.graph.initializers = {initializer("w", w), initializer("b", b)};
+  m.graph.nodes = {onnx_node("MatMul", {"x", "w"}, {"a"}), onnx_node("Add", {"a", "b"}, {"y"})};
+  return m;
+}
+
+void write(const onnx::format::Model& model, const fs::path& file) {
+  std::ofstream(file, std::ios::binary) << onnx::format::write_model(model);
+}
+
+void check_same(const NDArray& a, const NDArray& b) {
+  REQUIRE(a.shape() == b.shape());
+  CHECK(nd.max(nd.abs(a - b)).asscalar<float>() < 1e-5f);
+}
+
+}  // namespace
+
+TEST_CASE("onnx weights: those of products load by name in both layouts, square ones too", "[onnx]") {
+  for (const int64_t columns : {4, 5}) {
+    CAPTURE(columns);
+    const ScratchFolder folder;
+    const fs::path model = folder / "net.onnx";
+    const NDArray w = nd.random_normal({4, columns}), b = nd.random_normal({columns}), x = nd.random_normal({3, 4});
+    write(product(nd.random_normal({4, columns}), nd.random_normal({columns})), model);
+    const NDArray y = nd.dot(x, w) + b;
+
+    // the model's own layout under the initializer's name
+    onnx::Block net = onnx::load(model);
+    const std::string name = "w" + std::string(gluon::transposed_suffix);
+    CHECK_FALSE(net.collect_params().contains("w"));
+    CHECK(net.collect_params().get(name).shape() == Shape(columns, 4));
+    for (const char* file : {"w.npz", "w.safetensors", "w.params"}) {
+      save_tensors(folder / file, {{"w", w}, {"b", b}});
+      onnx::Block by_file = onnx::load(model);
+      const gluon::WeightReport report = gluon::load_weights(by_file, folder / file);
+      CHECK(report.matched.size() == 2);
+      check_same(by_file(x), y);
+    }
+    net(x);
+    gluon::load_weights(net, {{"w", w}, {"b", b}});
+    check_same(net(x), y);
+    gluon::SymbolBlock block = onnx::load(model).specialize({{3, 4}});
+    gluon::load_weights(block, {{"w", w}, {"b", b}});
+    check_same(block(x), y);
+
+    // what was saved of the net itself
+    NamedArrays own;
+    for (const gluon::Parameter& p : net.collect_params()) own.emplace_back(p.name(), p.data());
+    save_tensors(folder / "own.safetensors", own);
+    net.save_parameters(folder / "own.params");
+    onnx::Block again = onnx::load(model), third = onnx::load(model), fourth = onnx::load(model);
+    gluon::load_weights(again, folder / "own.safetensors");
+    check_same(again(x), y);
+    third.load_parameters(folder / "own.params");
+    check_same(third(x), y);
+    gluon::load_weights(fourth, folder / "own.params");
+    check_same(fourth(x), y);
+
+    // one tensor too many, and a file of names that nothing translates
+    CHECK_THROWS_WITH(gluon::load_weights(net, {{"w", w}, {name, nd.transpose(w)}, {"b", b}}),
+                      Catch::Contains("both 'w' and 'w.transposed' are for the parameter 'w.transposed'"));
+    CHECK_THROWS_AS(net.load_parameters(folder / "w.params"), ValueError);
+    check_same(net(x), y);
+
+    // written as ONNX and read again
+    net(x);
+    gluon::SymbolBlock traced = net.specialize({{3, 4}});
+    traced.hybridize();
+    traced(x);
+    onnx::save(traced, folder / "again.onnx", {.batch_name = "n"});
+    onnx::Block written = onnx::load(folder / "again.onnx");
+    check_same(written(x), y);
+    const NDArray other = nd.random_normal({4, columns});
+    gluon::load_weights(written, {{"w", other}, {"b", b}});
+    check_same(written(x), nd.dot(x, other) + b);
+  }
+}
+
+TEST_CASE("onnx weights: a model that has a name of its own with the ending keeps its layout", "[onnx]") {
+  const ScratchFolder folder;
+  const NDArray w = nd.random_normal({4, 4}), b = nd.random_normal({4}), x = nd.random_normal({3, 4});
+  onnx::format::Model m = product(w, b);
+  m.graph.initializers[1].name = "w.transposed";
+  m.graph.nodes[1].inputs[1] = "w.transposed";
+  write(m, folder / "net.onnx");
+  onnx::Block net = onnx::load(folder / "net.onnx");
+  check_same(net(x), nd.dot(x, w) + b);
+  check_same(net.collect_params().get("w").data(), w);
+  check_same(net.collect_params().get("w.transposed").data(), b);
+}
+
+}  // namespace onnx_weights_test
