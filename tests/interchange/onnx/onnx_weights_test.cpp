@@ -120,4 +120,52 @@ TEST_CASE("onnx weights: a model that has a name of its own with the ending keep
   check_same(net.collect_params().get("w.transposed").data(), b);
 }
 
+TEST_CASE("onnx weights: of a model exported in training mode, predictions use running statistics", "[onnx]") {
+  const ScratchFolder folder;
+  const NDArray x = nd.random_normal({16, 3, 4, 4}, {.loc = 5});
+  const NDArray mean = nd.array({1.f, 2.f, 3.f}), var = nd.array({4.f, 5.f, 6.f}), one = nd.ones({3});
+  onnx::format::Model m = onnx_model(17);
+  m.graph.inputs = {onnx_info("x", ElementType::float32, {-1, 3, 4, 4})};
+  m.graph.outputs = {onnx_info("y", ElementType::float32, {-1, 3, 4, 4})};
+  m.graph.initializers = {initializer("s", one), initializer("b", one), initializer("rm", mean),
+                          initializer("rv", var)};
+  onnx::format::Node node = onnx_node("BatchNormalization", {"x", "s", "b", "rm", "rv"}, {"y", "m1", "v1"});
+  node.attributes.emplace_back();
+  node.attributes[0].name = "training_mode";
+  node.attributes[0].type = onnx::format::Attribute::Type::integer;
+  node.attributes[0].i = 1;
+  m.graph.nodes = {node};
+  write(m, folder / "net.onnx");
+  const auto along = [](const NDArray& a) { return a.reshape({1, 3, 1, 1}); };
+  const auto normalised = [&](const NDArray& by_mean, const NDArray& by_var) {
+    return nd.broadcast_div(nd.broadcast_sub(x, along(by_mean)), nd.sqrt(along(by_var) + 1e-5)) + 1;
+  };
+  const NDArray batch_mean = nd.mean(x, {.axis = Shape(0, 2, 3)});
+  const NDArray batch_var =
+      nd.mean(nd.square(nd.broadcast_sub(x, along(batch_mean))), {.axis = Shape(0, 2, 3)});  // biased
+
+  onnx::Block net = onnx::load(folder / "net.onnx");
+  check_same(net(x), normalised(mean, var));
+  check_same(net.collect_params().get("rm").data(), mean);
+  NDArray y = autograd::record([&] { return net(x); });
+  check_same(y, normalised(batch_mean, batch_var));
+  y.backward();
+  const NDArray new_mean = mean * 0.9 + batch_mean * 0.1, new_var = var * 0.9 + batch_var * 0.1;
+  check_same(net.collect_params().get("rm").data(), new_mean);
+  check_same(net.collect_params().get("rv").data(), new_var);
+  check_same(net(x), normalised(new_mean, new_var));
+
+  onnx::Block constants = onnx::load(folder / "net.onnx", {.trainable = false});
+  check_same(constants(x), normalised(mean, var));
+
+  // the node's other outputs are what the standard says
+  m.graph.outputs.push_back(onnx_info("m1", ElementType::float32, {3}));
+  m.graph.outputs.push_back(onnx_info("v1", ElementType::float32, {3}));
+  write(m, folder / "three.onnx");
+  const std::vector<NDArray> all = onnx::load(folder / "three.onnx").forward({x});
+  check_same(all[0], normalised(mean, var));
+  check_same(all[1], new_mean);
+  check_same(all[2], new_var);
+}
+
 }  // namespace onnx_weights_test
