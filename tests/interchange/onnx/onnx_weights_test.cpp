@@ -1,6 +1,7 @@
 // Parameters of loaded ONNX models: names, layouts, files by name, running statistics, several models in one net.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <fstream>
 
 #include "kaon/interchange/load_weights.h"
@@ -43,6 +44,21 @@ void check_same(const NDArray& a, const NDArray& b) {
   REQUIRE(a.shape() == b.shape());
   CHECK(nd.max(nd.abs(a - b)).asscalar<float>() < 1e-5f);
 }
+
+// The sum of two models.
+struct Two : gluon::HybridBlock<Two> {
+  gluon::SymbolBlock first, second;
+  Two(const gluon::SymbolBlock& a, const gluon::SymbolBlock& b)
+      : first(child("first", a)), second(child("second", b)) {}
+  auto hybrid_forward(auto, auto x) { return first(x) + second(x); }
+};
+
+struct Outer : gluon::HybridBlock<Outer> {
+  Two two;
+  gluon::SymbolBlock third;
+  Outer(const Two& a, const gluon::SymbolBlock& b) : two(child("two", a)), third(child("third", b)) {}
+  auto hybrid_forward(auto, auto x) { return two(x) + third(x); }
+};
 
 }  // namespace
 
@@ -166,6 +182,67 @@ TEST_CASE("onnx weights: of a model exported in training mode, predictions use r
   check_same(all[0], normalised(mean, var));
   check_same(all[1], new_mean);
   check_same(all[2], new_var);
+}
+
+TEST_CASE("onnx weights: models whose parameters have the same names are parts of one net", "[onnx]") {
+  const ScratchFolder folder;
+  std::vector<onnx::Block> nets;
+  for (int i = 0; i < 3; ++i) {
+    write(product(nd.random_normal({4, 5}), nd.random_normal({5})), folder / "net.onnx");
+    nets.push_back(onnx::load(folder / "net.onnx"));
+  }
+  const NDArray x = nd.random_normal({3, 4});
+  const auto part = [&](int i) { return nets[size_t(i)].specialize({{3, 4}}); };
+  const NDArray y0 = nets[0](x), y1 = nets[1](x), y2 = nets[2](x);
+  gluon::SymbolBlock early = part(1);  // with a trace of before
+  early(x);
+
+  Outer net(Two(part(0), part(1)), part(2));
+  net.hybridize();
+  check_same(net(x), y0 + y1 + y2);
+  std::vector<std::string> names;
+  for (const gluon::Parameter& p : net.collect_params()) names.push_back(p.name());
+  std::ranges::sort(names);
+  CHECK(names == std::vector<std::string>{"b", "second_b", "second_w.transposed", "third_b", "third_w.transposed",
+                                          "w.transposed"});
+
+  // one net twice is one set of parameters
+  Two same(part(0), part(0));
+  same.hybridize();
+  check_same(same(x), y0 * 2);
+  CHECK(same.collect_params().size() == 2);
+
+  // the models themselves still run, at other shapes too, and are written
+  check_same(nets[1](x), y1);
+  CHECK(nets[1](nd.ones({7, 4})).shape() == Shape(7, 5));
+  onnx::save(early, folder / "early.onnx");
+  check_same(onnx::load(folder / "early.onnx")(x), y1);
+  early.export_model((folder / "early").string());
+  check_same(gluon::SymbolBlock::imports(folder / "early-symbol.json", {"data"}, folder / "early-0000.params")(x), y1);
+  onnx::save(net, folder / "all.onnx");
+  check_same(onnx::load(folder / "all.onnx")(x), y0 + y1 + y2);
+  net.export_model((folder / "all").string());
+  check_same(gluon::SymbolBlock::imports(folder / "all-symbol.json", {"data"}, folder / "all-0000.params")(x),
+             y0 + y1 + y2);
+
+  // files have paths
+  net.save_parameters(folder / "all.params");
+  for (const gluon::Parameter& p : net.collect_params()) p.set_data(nd.zeros(p.shape()));
+  check_same(net(x), nd.zeros({3, 5}));
+  net.load_parameters(folder / "all.params");
+  check_same(net(x), y0 + y1 + y2);
+  const NDArray w = nd.random_normal({4, 5}), b = nd.random_normal({5});
+  gluon::load_weights(net, {{"two.second.w", w}, {"two.second.b", b}}, {.allow_missing = true});
+  check_same(nets[1](x), nd.dot(x, w) + b);
+  check_same(net(x), y0 + nets[1](x) + y2);
+
+  // each trains its own
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 1}));
+  autograd::record([&] { return net(x).sum(); }).backward();
+  trainer.step(1);
+  for (const onnx::Block& one : nets) {
+    CHECK(nd.min(nd.abs(one.collect_params("(.*_)?b").begin()->grad())).asscalar<float>() == 3);
+  }
 }
 
 }  // namespace onnx_weights_test
