@@ -228,6 +228,31 @@ void adopt(const std::shared_ptr<BlockNode>& parent, std::string_view name, cons
   parent->clear_traces();
 }
 
+// Parameters of programs have the programs' names, which two programs may share. In a net of both, one that is called
+// as another parameter gets the prefix of its block before its name.
+void tell_apart(const BlockNode& parent, const std::shared_ptr<BlockNode>& child) {
+  std::vector<std::pair<std::string, Parameter>> added;
+  visit(child, "", [&](BlockNode& b, const std::string&) {
+    if (b.hint != "symbolblock") return;
+    for (const auto& own : b.parameters) {
+      if (own.is_shared) added.emplace_back(b.prefix, own.parameter);
+    }
+  });
+  if (added.empty()) return;
+  std::unordered_map<std::string, Parameter> names;
+  for (const auto& own : parent.parameters) names.emplace(own.parameter.name(), own.parameter);
+  for (const auto& c : parent.children) {
+    if (c.node == child) continue;
+    visit(c.node, "", [&](BlockNode& b, const std::string&) {
+      for (const auto& own : b.parameters) names.emplace(own.parameter.name(), own.parameter);
+    });
+  }
+  for (const auto& [prefix, p] : added) {
+    const auto at = names.find(p.name());
+    if (at != names.end() && !(at->second == p)) p.set_name(prefix + p.name());
+  }
+}
+
 void check_acyclic(const BlockNode& parent, std::string_view key, const std::shared_ptr<BlockNode>& child) {
   visit(child, "", [&](BlockNode& b, const std::string&) {
     if (&b != &parent) return;
@@ -245,6 +270,7 @@ void Block::add_child(std::string_view key, std::string_view name, const Block& 
   check_acyclic(*node_, key, block.node_);
   node_->children.push_back({std::string(key), std::string(name), block.node_});
   adopt(node_, name, block.node_);
+  tell_apart(*node_, block.node_);
 }
 
 void Block::swap_child(std::string_view name, const Block& block) {
@@ -254,6 +280,7 @@ void Block::swap_child(std::string_view name, const Block& block) {
     std::erase_if(c.node->parents, [&](const auto& p) { return p.lock() == node_; });
     c.node = block.node_;
     adopt(node_, c.name, c.node);
+    tell_apart(*node_, c.node);
     if (node_->active) Block(block).hybridize(true, node_->options);
     return;
   }
@@ -339,7 +366,8 @@ void export_block(const BlockNode& block, const std::string& prefix, int epoch, 
   NamedArrays arrays;
   auto aux = program.list_auxiliary_states();
   std::unordered_map<std::string, NDArray> values;
-  for (const Parameter& p : chosen->parameters) values[p.name()] = p.reduced();
+  const std::span names = std::span(chosen->graph->input_names()).subspan(chosen->num_inputs);  // then
+  for (size_t i = 0; i < names.size(); ++i) values[names[i]] = chosen->parameters[i].reduced();
   for (const std::string& name : program.list_inputs()) {
     auto it = values.find(name);
     if (it == values.end()) continue;

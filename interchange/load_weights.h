@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kaon/engine/api.h"
@@ -32,6 +33,10 @@ struct AxesRule {
 struct GatesRule {
   std::string pattern, from, to;
 };
+
+// A parameter "w.transposed" holds the transpose of the matrix "w", as nets loaded from ONNX keep the weights of
+// products: load_weights() turns a tensor "w" for it, where the net has no "w", and takes a "w.transposed" as it is.
+inline constexpr std::string_view transposed_suffix = ".transposed";
 
 enum class Naming : uint8_t {
   as_they_are,

@@ -13,6 +13,7 @@
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/trace_check.h"
+#include "kaon/interchange/load_weights.h"
 #include "kaon/interchange/onnx/convert/call.h"
 #include "kaon/interchange/onnx/convert/conversion.h"
 #include "kaon/interchange/onnx/format/model.h"
@@ -221,6 +222,9 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
   std::set<std::string> weights, others, scales;
   add_weights(s.model.graph.nodes, weights, others);
   add_scales(s.model.graph.nodes, scales);
+  std::unordered_set<std::string_view> taken;
+  for (const format::Tensor& t : s.model.graph.initializers) taken.insert(t.name);
+  for (const format::ValueInfo& info : s.model.graph.inputs) taken.insert(info.name);
   OwnMemory memory;
   for (const format::Tensor& t : s.model.graph.initializers) {
     if (t.type == format::ElementType::string) {
@@ -229,8 +233,10 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
     }
     const NDArray values = t.values();
     const auto dtype = format::dtype_of(t.type);
+    // it has a name of its own: for a square matrix nothing else tells the two layouts apart
+    const std::string turned_name = t.name + std::string(gluon::transposed_suffix);
     const bool is_turned = is_floating(*dtype) && values.ndim() == 2 && values.size() > 0 && weights.contains(t.name) &&
-                           !others.contains(t.name);
+                           !others.contains(t.name) && !taken.contains(turned_name);
     const NDArray own = is_turned ? nd.transpose(values) : values;
     // numbers without dimensions are attributes rather than weights
     if (!options.trainable || !is_floating(*dtype) || values.ndim() == 0 || values.size() == 0 ||
@@ -239,12 +245,13 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
       if (is_turned) constant.turned = Symbol::constant(own);  // once for all programs
       continue;
     }
-    const gluon::Parameter p(t.name, own.shape(), {.dtype = *dtype, .differentiable = !statistics.contains(t.name)});
+    const std::string& name = is_turned ? turned_name : t.name;
+    const gluon::Parameter p(name, own.shape(), {.dtype = *dtype, .differentiable = !statistics.contains(t.name)});
     std::optional<gluon::detail::AdoptValues> adopts;
     if (is_turned || memory.add(t.bytes)) adopts.emplace();
     p.set_data(own);
     if (is_turned) s.turned.insert(t.name);
-    share_param(t.name, p);
+    share_param(name, p);
     s.parameters.emplace(t.name, p);
   }
   for (const format::SparseTensor& t : s.model.graph.sparse_initializers) {

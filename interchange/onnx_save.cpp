@@ -117,7 +117,8 @@ void save(const gluon::Block& block, const std::filesystem::path& path, const Sa
   const gluon::BlockNode::Trace& trace = block.node()->latest_trace("onnx::save");
   const Symbol program = trace.graph->program();
   std::unordered_map<std::string, NDArray> values;
-  for (const gluon::Parameter& p : trace.parameters) values[p.name()] = p.reduced();
+  const std::span names = std::span(trace.graph->input_names()).subspan(trace.num_inputs);  // then
+  for (size_t i = 0; i < names.size(); ++i) values[names[i]] = trace.parameters[i].reduced();
   std::unordered_map<std::string, TensorMeta> metas;
   for (const SymbolNode* n : graph::topological_order(program.entries())) {
     if (n->is_variable() && !n->constant.defined()) metas[n->name] = n->outputs[0];

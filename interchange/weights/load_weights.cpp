@@ -135,6 +135,11 @@ Chosen choose(const Block& net, const NamedArrays& tensors, const WeightOptions&
       }
       if (found == by_name.end() && is_passed_over(name)) continue;
     }
+    bool is_turned = false;
+    if (found == by_name.end()) {
+      found = by_name.find(name + std::string(transposed_suffix));
+      is_turned = found != by_name.end();
+    }
     if (found == by_name.end()) {
       chosen.report.extra.push_back(tensor);
       continue;
@@ -146,6 +151,7 @@ Chosen choose(const Block& net, const NamedArrays& tensors, const WeightOptions&
     }
     tensor_of[found->second] = &tensor;
     NDArray values = translation.values(name, tensor, array);
+    if (is_turned && values.ndim() == 2) values = nd.transpose(values);
     const DType own = p.dtype();
     const bool casts = options.cast_dtype && values.dtype() != own;
     const bool keeps = casts && options.dtype_source == DTypeSource::saved;

@@ -123,7 +123,7 @@ std::unique_ptr<Program> Conversion::convert(const std::vector<InputForm>& forms
   }
   for (const auto& [name, value] : constants_) scope.values[name] = value;
   for (const auto& [name, parameter] : parameters_) {
-    const Symbol s = Symbol::variable(name, parameter.shape(), parameter.dtype());
+    const Symbol s = Symbol::variable(parameter.name(), parameter.shape(), parameter.dtype());
     const bool is_turned = turned_.contains(name);
     Value value = Value::of(is_turned ? sym.transpose(s) : s);
     if (is_turned) value.turned = s;

@@ -16,10 +16,10 @@ void batch_norm(Call& c) {
   const Symbol& x = c.x();
   const int rank = c.rank();
   const bool trains = c.integer("training_mode", 0) != 0 && c.opset() >= 14;
-  const bool is_layer = c.input(3).is_parameter && c.input(4).is_parameter && rank >= 2 && !trains;
-  if (is_layer) {  // trained further, it updates its statistics
-    return c.set(
-        sym.BatchNorm(x, c.x(1), c.x(2), c.x(3), c.x(4), {.eps = eps, .momentum = momentum, .fix_gamma = false}));
+  const bool is_layer = c.input(3).is_parameter && c.input(4).is_parameter && rank >= 2;
+  if (is_layer) {  // trained further, it updates its statistics; else it uses them, whatever training_mode says
+    c.set(sym.BatchNorm(x, c.x(1), c.x(2), c.x(3), c.x(4), {.eps = eps, .momentum = momentum, .fix_gamma = false}));
+    if (!trains) return;
   }
   const int axis = rank >= 2 ? 1 : 0;
   const DType wide = dtype_of(x) == DType::float64 ? DType::float64 : DType::float32;
@@ -30,13 +30,14 @@ void batch_norm(Call& c) {
       if (i != axis) others.push_back(i);
     }
     const std::vector<Symbol> m = sym.moments(cast(x, wide), {.axes = others});
-    mean = m[0], var = m[1];
     const auto running = [&](int i, const Symbol& now) {
       return cast(cast(c.x(i), wide) * momentum + now * (1 - momentum), c.dtype(i));
     };
-    c.set(1, running(3, mean));
-    c.set(2, running(4, var));
+    c.set(1, running(3, m[0]));
+    c.set(2, running(4, m[1]));
+    if (!c.input(3).is_constant() || !c.input(4).is_constant()) mean = m[0], var = m[1];
   }
+  if (is_layer) return;
   const auto channels = [&](const Symbol& s) { return per_channel(cast(s, wide), rank, axis); };
   const Symbol scale = sym.broadcast_div(channels(c.x(1)), sym.sqrt(channels(var) + eps));
   const Symbol y =
