@@ -49,12 +49,14 @@ struct SaveOptions {
   size_t alignment = 64;
   // When larger than 0, arrays of more bytes together are written to several files, each of at most so many bytes where
   // no single array has more. The name given is that of an index then, "model.safetensors.index.json", and the files
-  // beside it are "model-00001-of-00002.safetensors" and so on. An index is written for such a name in any case.
+  // beside it are "model-<16 digits>-00001-of-00002.safetensors" and so on, whose digits follow from their contents. An
+  // index is written for such a name in any case.
   uint64_t max_shard_bytes = 0;
 };
 
-// Writes each file atomically, the index last. Blocks until the arrays are computed. Throws IoError, ValueError for
-// undefined arrays, names that are empty, twice there or "__metadata__", and options out of range.
+// Writes each file atomically, the index last; then the shards of an older index of this name are removed. A crash
+// leaves the older index with its shards, or the new one. Blocks until the arrays are computed. Throws IoError,
+// ValueError for undefined arrays, names that are empty, twice there or "__metadata__", and options out of range.
 KAON_API void save(const std::filesystem::path& file, const NamedArrays& arrays, const SaveOptions& options = {});
 KAON_API std::string save_to_bytes(const NamedArrays& arrays, const SaveOptions& options = {});
 

@@ -38,9 +38,17 @@ void convert_net(const Options& o) {
     zeros.push_back(nd.zeros(shapes[i], {.dtype = model.dtypes[i]}));
   }
   if (to_onnx) {
-    model.block.hybridize();
-    model.forward(zeros);
-    onnx::save(model.block, o.out, {.max_file_bytes = o.file_bytes});
+    const onnx::SaveOptions options{.max_file_bytes = o.file_bytes};
+    if (model.is_onnx) {  // the net has a program for each set of shapes
+      gluon::SymbolBlock block = onnx::load_block(o.in, shapes);
+      block.hybridize();
+      block.forward(zeros);
+      onnx::save(block, o.out, options);
+    } else {
+      model.block.hybridize();
+      model.forward(zeros);
+      onnx::save(model.block, o.out, options);
+    }
     fmt::print("wrote {}\n", o.out);
     return;
   }

@@ -121,3 +121,13 @@ std::vector<TensorInfo> list(const fs::path& file) {
 }
 
 }  // namespace kaon::safetensors
+
+namespace kaon::interchange {
+
+std::set<std::string> safetensors_index_files(const std::filesystem::path& index) {
+  std::set<std::string> files;
+  for (const auto& [name, tensors] : safetensors::read_index(FileBytes::map(index)).files) files.insert(name);
+  return files;
+}
+
+}  // namespace kaon::interchange

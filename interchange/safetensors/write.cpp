@@ -4,10 +4,12 @@
 #include <bit>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
+#include <set>
 
 #include "kaon/engine/base/atomic_file.h"
 #include "kaon/engine/error.h"
 #include "kaon/interchange/file/array_bytes.h"
+#include "kaon/interchange/file/digest.h"
 #include "kaon/interchange/safetensors/header.h"
 
 namespace kaon::safetensors {
@@ -93,7 +95,46 @@ void write_one(const fs::path& file, const NamedArrays& arrays, const SaveOption
   out.commit();
 }
 
-constexpr std::string_view index_suffix = ".safetensors.index.json";
+constexpr std::string_view index_suffix = ".safetensors.index.json", shard_suffix = ".safetensors";
+
+// "<stem>-<digest>-00001-of-00003.safetensors": no shard of other contents has the name, so that those of an older
+// index stay as they are until the new index is there.
+std::string shard_name(const std::string& stem, const NamedArrays& arrays, const SaveOptions& options, size_t number,
+                       size_t count) {
+  Digest digest;
+  write(arrays, options, [&](std::string_view bytes) { digest.add(bytes); });
+  return fmt::format("{}-{}-{:05}-of-{:05}{}", stem, digest.text(), number, count, shard_suffix);
+}
+
+// Whether the name is one of a shard of this stem, with a digest or, as other tools write it, without.
+bool is_shard_of(std::string_view name, const std::string& stem) {
+  if (!name.starts_with(stem + '-') || !name.ends_with(shard_suffix)) return false;
+  name.remove_prefix(stem.size() + 1);
+  name.remove_suffix(shard_suffix.size());
+  const auto is_made_of = [](std::string_view part, std::string_view characters) {
+    return part.find_first_not_of(characters) == std::string_view::npos;
+  };
+  constexpr std::string_view digits = "0123456789";
+  if (name.size() == 16 + 1 + 14) {
+    if (!is_made_of(name.substr(0, 16), "0123456789abcdef") || name[16] != '-') return false;
+    name.remove_prefix(17);
+  }
+  return name.size() == 14 && is_made_of(name.substr(0, 5), digits) && name.substr(5, 4) == "-of-" &&
+         is_made_of(name.substr(9), digits);
+}
+
+// The shards of the index that has the name now; none where there is no index, or a damaged one.
+std::set<std::string> older_shards(const fs::path& index, const std::string& stem) {
+  std::error_code error;
+  if (!fs::is_regular_file(index, error)) return {};
+  try {
+    std::set<std::string> files = safetensors_index_files(index);
+    std::erase_if(files, [&](const std::string& name) { return !is_shard_of(name, stem); });
+    return files;
+  } catch (const Error&) {
+    return {};
+  }
+}
 
 void write_shards(const fs::path& file, const NamedArrays& arrays, const SaveOptions& options) {
   const std::string name = file.filename().string();
@@ -115,15 +156,28 @@ void write_shards(const fs::path& file, const NamedArrays& arrays, const SaveOpt
   }
   json::object map;
   const std::string stem = name.substr(0, name.size() - index_suffix.size());
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string shard = fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
-    write_one(file.parent_path() / shard, shards[i], options);
-    for (const auto& [tensor, array] : shards[i]) map[tensor] = shard;
+  std::set<std::string> older = older_shards(file, stem);
+  std::vector<fs::path> made;
+  std::error_code ignored;
+  try {
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const std::string shard = shard_name(stem, shards[i], options, i + 1, shards.size());
+      const fs::path path = file.parent_path() / shard;
+      const bool is_new = !fs::exists(path, ignored);
+      write_one(path, shards[i], options);
+      if (is_new) made.push_back(path);
+      older.erase(shard);
+      for (const auto& [tensor, array] : shards[i]) map[tensor] = shard;
+    }
+    json::object metadata{{"total_size", total}};
+    for (const auto& [key, text] : options.metadata) metadata[key] = text;
+    engine::write_file(
+        file, json::serialize(json::object{{"metadata", std::move(metadata)}, {"weight_map", std::move(map)}}));
+  } catch (...) {
+    for (const fs::path& path : made) fs::remove(path, ignored);
+    throw;
   }
-  json::object metadata{{"total_size", total}};
-  for (const auto& [key, text] : options.metadata) metadata[key] = text;
-  engine::write_file(file,
-                     json::serialize(json::object{{"metadata", std::move(metadata)}, {"weight_map", std::move(map)}}));
+  for (const std::string& shard : older) fs::remove(file.parent_path() / shard, ignored);
 }
 
 }  // namespace

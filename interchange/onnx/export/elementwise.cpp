@@ -123,6 +123,13 @@ void rsqrt(Emit& e) { e.set(e.node("Reciprocal", {e.node("Sqrt", {e.in()})})); }
 void log1p(Emit& e) { e.set(e.node("Log", {e.node("Add", {e.in(), e.number(1)})})); }
 void expm1(Emit& e) { e.set(e.node("Sub", {e.node("Exp", {e.in()}), e.number(1)})); }
 void silu(Emit& e) { e.set(e.node("Mul", {e.in(), e.node("Sigmoid", {e.in()})})); }
+
+// x tanh(softplus(x)); the operator came with opset 18
+void mish(Emit& e) {
+  if (e.builder().opset() >= 18) return same<kMish>(e);
+  e.set(e.node("Mul", {e.in(), e.node("Tanh", {e.node("Softplus", {e.in()})})}));
+}
+
 void log_sigmoid(Emit& e) { e.set(e.node("Neg", {e.node("Softplus", {e.node("Neg", {e.in()})})})); }
 void cast(Emit& e) { e.set(e.cast(e.in(), e.result_dtype())); }
 void logical_not(Emit& e) { e.set(e.cast(e.node("Not", {e.cast(e.in(), DType::boolean)}), e.result_dtype())); }
@@ -195,7 +202,7 @@ const WriterRow elementwise_table[] = {
     {&op::Softsign::def, same<kSoftsign>},
     {&op::Gelu::def, gelu},
     {&op::Silu::def, silu},
-    {&op::Mish::def, same<kMish>},
+    {&op::Mish::def, mish},
     {&op::LogSigmoid::def, log_sigmoid},
     {&op::HardSwish::def, same<kHardSwish>},
     {&op::HardSigmoid::def, hard_sigmoid},

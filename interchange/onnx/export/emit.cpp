@@ -18,6 +18,25 @@ Attribute attribute(std::string_view name, Attribute::Type type) {
   return a;
 }
 
+// The operators of the standard that came after opset 17, the first that is written.
+int64_t first_opset(std::string_view op_type) {
+  struct Row {
+    std::string_view op_type;
+    int64_t opset;
+  };
+  static constexpr Row rows[] = {
+      {"BitwiseAnd", 18},      {"BitwiseNot", 18},       {"BitwiseOr", 18},   {"BitwiseXor", 18},
+      {"CenterCropPad", 18},   {"Col2Im", 18},           {"Mish", 18},        {"GroupNormalization", 18},
+      {"DeformConv", 19},      {"AffineGrid", 20},       {"Gelu", 20},        {"ImageDecoder", 20},
+      {"RegexFullMatch", 20},  {"StringConcat", 20},     {"StringSplit", 20}, {"Attention", 23},
+      {"RotaryEmbedding", 23}, {"RMSNormalization", 23}, {"Swish", 24},       {"TensorScatter", 24},
+  };
+  for (const Row& row : rows) {
+    if (row.op_type == op_type) return row.opset;
+  }
+  return 17;
+}
+
 }  // namespace
 
 Attribute integer(std::string_view name, int64_t value) {
@@ -49,6 +68,10 @@ std::string Builder::unique(std::string_view name) {
 
 std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vector<std::string>& inputs,
                                         std::vector<Attribute> attributes, int outputs, std::string_view name) {
+  if (first_opset(op_type) > opset_) {
+    throw ValueError(fmt::format("[onnx] the operator {} came with opset {}: it is not written at opset {}", op_type,
+                                 first_opset(op_type), opset_));
+  }
   format::Node node;
   node.op_type = op_type;
   node.inputs = inputs;

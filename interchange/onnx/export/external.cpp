@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "kaon/engine/base/atomic_file.h"
 #include "kaon/engine/error.h"
 #include "kaon/interchange/file/array_bytes.h"
+#include "kaon/interchange/file/digest.h"
 
 namespace kaon::onnx::exporting {
 
@@ -22,34 +22,6 @@ constexpr uint64_t kPage = 4096, kMapped = 65536, kLarge = 1 << 20;
 constexpr uint64_t kMostBeforeElements = 160;  // what a file has in front of an array besides its name and shape
 
 uint64_t bytes_of(const NDArray& array) { return uint64_t(array.size()) * size_of(array.dtype()); }
-
-// 64 bits of the contents, which name the file.
-class Digest {
- public:
-  void add(std::string_view bytes) {
-    uint64_t word = 0;
-    for (; bytes.size() >= sizeof word; bytes.remove_prefix(sizeof word)) {
-      std::memcpy(&word, bytes.data(), sizeof word);
-      add(word);
-    }
-    word = 0;
-    if (!bytes.empty()) std::memcpy(&word, bytes.data(), bytes.size());
-    add(word);
-  }
-  void add(uint64_t word) {
-    word = std::rotl(word * 0x87c37b91114253d5, 31) * 0x4cf5ad432745937f;
-    state_ = std::rotl(state_ ^ word, 27) * 5 + 0x52dce729;
-  }
-  std::string text() const {
-    uint64_t h = state_;
-    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
-    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
-    return fmt::format("{:016x}", h ^ h >> 33);
-  }
-
- private:
-  uint64_t state_ = 0;
-};
 
 void put_inside(Tensor& tensor, const NDArray& array) {
   auto own = std::make_shared<std::vector<std::byte>>(size_t(bytes_of(array)));
@@ -95,7 +67,7 @@ void write_data(const fs::path& file, const format::Graph& graph, std::span<cons
 
 // Chooses which arrays lie in the second file, and where. Its name; "" where none do.
 std::string place(format::Graph& graph, std::span<const NDArray> arrays, uint64_t smallest, const std::string& model) {
-  Digest digest;
+  interchange::Digest digest;
   uint64_t end = 0;
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (bytes_of(arrays[i]) < std::max<uint64_t>(smallest, 1)) continue;

@@ -1,0 +1,142 @@
+// Arrays in several safetensors files with an index, which are saved over older ones.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "kaon/interchange/safetensors.h"
+#include "kaon/tests/interchange/support.h"
+
+extern char** environ;
+
+namespace safetensors_shards_test {
+
+using namespace kaon;
+using namespace kaon::test;
+
+namespace {
+
+constexpr const char* variable = "KAON_TEST_SHARDS_FOLDER";
+constexpr const char* index_name = "i.safetensors.index.json";
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> all;
+  for (const auto& entry : fs::directory_iterator(folder)) all.insert(entry.path().filename().string());
+  return all;
+}
+
+// Three shards of one array each, all of whose elements are `value`.
+void save_filled(const fs::path& index, double value) {
+  const auto filled = [&] { return nd.full({500}, value); };
+  safetensors::save(index, {{"a", filled()}, {"b", filled()}, {"c", filled()}}, {.max_shard_bytes = 2100});
+}
+
+// Of its own folder, a process that runs the hidden test below.
+pid_t start_child(const fs::path& folder) {
+  const std::string program = fs::read_symlink("/proc/self/exe").string();
+  const std::string setting = std::string(variable) + "=" + folder.string();
+  std::vector<char*> environment{const_cast<char*>(setting.c_str())};
+  for (char** e = environ; *e; ++e) environment.push_back(*e);
+  environment.push_back(nullptr);
+  std::string name = "safetensors shards: the process that is killed";
+  char* arguments[] = {const_cast<char*>(program.c_str()), name.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int failure = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  REQUIRE(failure == 0);
+  return child;
+}
+
+}  // namespace
+
+TEST_CASE("safetensors shards: names follow from the contents, and an older index's shards go with it") {
+  const ScratchFolder folder;
+  save_filled(folder / index_name, 1);
+  const std::set<std::string> first = names_in(folder / "");
+  REQUIRE(first.size() == 4);
+  int number = 0;
+  for (const std::string& name : first) {
+    if (name == index_name) continue;
+    CHECK(name.starts_with("i-"));
+    CHECK(name.find("-of-00003.safetensors") == name.size() - 21);
+    number += name[name.size() - 22] - '0';
+  }
+  CHECK(number == 1 + 2 + 3);
+  save_filled(folder / index_name, 1);
+  CHECK(names_in(folder / "") == first);
+
+  // shards of other names and of other indices stay
+  save_filled(folder / "i-b.safetensors.index.json", 1);
+  safetensors::save(folder / "i-0123456789abcdef-00001-of-00003.safetensors", {{"x", nd.ones({1})}});
+  const auto mapped = safetensors::load(folder / index_name).arrays;
+  save_filled(folder / index_name, 2);
+  CHECK(names_in(folder / "").size() == 9);
+  for (const std::string& name : first) CHECK(fs::exists(folder / name) == (name == index_name));
+  CHECK(find(mapped, "b").asvector<float>() == std::vector<float>(500, 1));  // they have the files still
+  CHECK(find(safetensors::load(folder / index_name).arrays, "c").asvector<float>() == std::vector<float>(500, 2));
+  CHECK(safetensors::load(folder / "i-b.safetensors.index.json").arrays.size() == 3);
+
+  // what another tool has written under the name goes too, but nothing else that its index names
+  const ScratchFolder other;
+  for (const char* name : {"m-00001-of-00002.safetensors", "m.safetensors"}) {
+    safetensors::save(other / name, {{name, nd.ones({2})}});
+  }
+  std::ofstream(other / "m.safetensors.index.json")
+      << R"({"weight_map": {"m-00001-of-00002.safetensors": "m-00001-of-00002.safetensors",)"
+      << R"( "m.safetensors": "m.safetensors"}})";
+  CHECK(safetensors::load(other / "m.safetensors.index.json").arrays.size() == 2);
+  save_filled(other / "m.safetensors.index.json", 3);
+  CHECK_FALSE(fs::exists(other / "m-00001-of-00002.safetensors"));
+  CHECK(fs::exists(other / "m.safetensors"));
+}
+
+TEST_CASE("safetensors shards: arrays that cannot be written leave no shard") {
+  const ScratchFolder folder;
+  fs::create_directories(folder / index_name);  // no file to replace
+  CHECK_THROWS_AS(save_filled(folder / index_name, 1), IoError);
+  CHECK(names_in(folder / "") == std::set<std::string>{index_name});
+}
+
+// Saves arrays that are all 1, all 2 and so on.
+TEST_CASE("safetensors shards: the process that is killed", "[.]") {
+  const char* folder = std::getenv(variable);
+  if (!folder) return;
+  for (int i = 1;; ++i) save_filled(fs::path(folder) / index_name, i);
+}
+
+TEST_CASE("safetensors shards: a process that is killed while it saves leaves an index with its own shards") {
+  const ScratchFolder folder;
+  const fs::path index = folder / index_name;
+  std::mt19937 random(5);
+  std::set<float> seen;
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = start_child(folder / "");
+    // on a slow machine too, it has saved before it is killed
+    for (int wait = 0; i == 0 && wait < 6000 && !fs::exists(index); ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20'000 + random() % 100'000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    REQUIRE(WIFSIGNALED(status));
+    const auto arrays = safetensors::load(index).arrays;
+    REQUIRE(arrays.size() == 3);
+    const float value = find(arrays, "a").asvector<float>()[0];
+    for (const auto& [name, array] : arrays) CHECK(array.asvector<float>() == std::vector<float>(500, value));
+    seen.insert(value);
+  }
+  CHECK(seen.size() > 1);
+}
+
+}  // namespace safetensors_shards_test
