@@ -55,9 +55,11 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--dtype", dtype, "Of the inputs; default: what an ONNX model says, else float32");
   app.add_option("--batch", batches, "First dimensions to measure, as 1,8,32; default: those of the shapes")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 31));
   app.add_option("--threads", threads, "Numbers of threads to measure, as 1,2; default: the cores that it may run on")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
   app.add_option("--seconds", seconds, "For each row")->capture_default_str()->check(CLI::PositiveNumber);
   return tools::run_tool(app, argc, argv, [&] {
     fmt::print("{:>8} {:>6} {:>12} {:>12} {:>12} {:>8}\n", "threads", "batch", "median ms", "90% ms", "items/s",

@@ -102,6 +102,8 @@ void convert_tensors(const Options& o) {
     const bool casts = !o.dtype.empty() && is_floating(array.dtype());
     converted.emplace_back(o.add_prefix + name, casts ? array.astype(tools::parse_dtype(o.dtype)) : array);
   }
+  if (converted.empty() && !o.only.empty())
+    throw ValueError(fmt::format("--only: no tensor of {} has a name with '{}'", o.in, o.only));
   SaveTensorsOptions options{.metadata = {}, .compress = o.compress, .max_shard_bytes = o.shard_bytes};
   for (const std::string& text : o.metadata) options.metadata.insert(tools::parse_pair(text, "--metadata"));
   save_tensors(o.out, converted, options);

@@ -130,6 +130,10 @@ TEST_CASE("tools: kaon-convert keeps what converts, casts and renames", "[interc
              Contains("got 'float3'"));
   CHECK_THAT(run("convert", quoted(foreign_file("net.pt")) + " " + quoted(folder / "p.npz") + " --rename '(=x'").text,
              Contains("is no regular expression"));
+  const Ran none = run("convert", quoted(foreign_file("net.pt")) + " " + quoted(folder / "none.npz") + " --only zzz");
+  CHECK(none.status != 0);
+  CHECK_THAT(none.text, Contains("no tensor of") && Contains("'zzz'"));
+  CHECK(!fs::exists(folder / "none.npz"));
 }
 
 TEST_CASE("tools: kaon-run gives what the net gives", "[interchange]") {
@@ -163,6 +167,12 @@ TEST_CASE("tools: kaon-bench has a row for each batch and number of threads", "[
   CHECK_THAT(run("bench", quoted(e.folder / "net-symbol.json") + " --shape 1,0").text,
              Contains("numbers of 1 or more"));
   CHECK_THAT(run("bench", quoted(e.folder / "net-symbol.json") + " --shape x=1,3").text, Contains("no input 'x'"));
+  for (const char* option : {"--threads 0", "--threads -1", "--batch 0", "--batch 1,0"}) {
+    const Ran refused = run("bench", quoted(e.folder / "net-symbol.json") + " --shape 1,3 " + option);
+    CAPTURE(option, refused.text);
+    CHECK(refused.status != 0);
+    CHECK_THAT(refused.text, Contains("not in range"));
+  }
 }
 
 namespace {
