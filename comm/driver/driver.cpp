@@ -166,9 +166,9 @@ void Driver::ready(uint64_t place, Entry entry) {
   {
     std::unique_lock lock(mutex_);
     if (failure_.empty()) {
-      const bool is_short = entry.body->call.kind == Kind::all_reduce && !entry.body->call.on_gpus;
+      const bool may_be_short = entry.body->call.kind == Kind::all_reduce && !entry.body->call.on_gpus;
       ready_.emplace(place, entry);
-      if (place == next_ && is_short && !running_ && sends_.empty()) return run_short(lock);
+      if (place == next_ && may_be_short && !running_ && sends_.empty()) return run_short(lock);
       if (place == next_) wake_.notify_one();
       return;
     }

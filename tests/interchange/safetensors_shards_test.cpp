@@ -1,7 +1,5 @@
 // Arrays in several safetensors files with an index, which are saved over older ones.
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +11,7 @@
 
 #include "kaon/interchange/safetensors.h"
 #include "kaon/tests/interchange/support.h"
-
-extern char** environ;
+#include "kaon/tests/support/child_process.h"
 
 namespace safetensors_shards_test {
 
@@ -23,7 +20,6 @@ using namespace kaon::test;
 
 namespace {
 
-constexpr const char* variable = "KAON_TEST_SHARDS_FOLDER";
 constexpr const char* index_name = "i.safetensors.index.json";
 
 std::set<std::string> names_in(const fs::path& folder) {
@@ -36,25 +32,6 @@ std::set<std::string> names_in(const fs::path& folder) {
 void save_filled(const fs::path& index, double value) {
   const auto filled = [&] { return nd.full({500}, value); };
   safetensors::save(index, {{"a", filled()}, {"b", filled()}, {"c", filled()}}, {.max_shard_bytes = 2100});
-}
-
-// Of its own folder, a process that runs the hidden test below.
-pid_t start_child(const fs::path& folder) {
-  const std::string program = fs::read_symlink("/proc/self/exe").string();
-  const std::string setting = std::string(variable) + "=" + folder.string();
-  std::vector<char*> environment{const_cast<char*>(setting.c_str())};
-  for (char** e = environ; *e; ++e) environment.push_back(*e);
-  environment.push_back(nullptr);
-  std::string name = "safetensors shards: the process that is killed";
-  char* arguments[] = {const_cast<char*>(program.c_str()), name.data(), nullptr};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  pid_t child = 0;
-  const int failure = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environment.data());
-  posix_spawn_file_actions_destroy(&actions);
-  REQUIRE(failure == 0);
-  return child;
 }
 
 }  // namespace
@@ -109,7 +86,7 @@ TEST_CASE("safetensors shards: arrays that cannot be written leave no shard") {
 
 // Saves arrays that are all 1, all 2 and so on.
 TEST_CASE("safetensors shards: the process that is killed", "[.]") {
-  const char* folder = std::getenv(variable);
+  const char* folder = child_folder();
   if (!folder) return;
   for (int i = 1;; ++i) save_filled(fs::path(folder) / index_name, i);
 }
@@ -120,7 +97,7 @@ TEST_CASE("safetensors shards: a process that is killed while it saves leaves an
   std::mt19937 random(5);
   std::set<float> seen;
   for (int i = 0; i < 20; ++i) {
-    const pid_t child = start_child(folder / "");
+    const pid_t child = start_child("safetensors shards: the process that is killed", folder / "");
     // on a slow machine too, it has saved before it is killed
     for (int wait = 0; i == 0 && wait < 6000 && !fs::exists(index); ++wait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

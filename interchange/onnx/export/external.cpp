@@ -65,7 +65,7 @@ void write_data(const fs::path& file, const format::Graph& graph, std::span<cons
   out.commit();
 }
 
-// Chooses which arrays lie in the second file, and where. Its name; "" where none do.
+// Chooses which arrays are stored in the second file, and where. Gives its name, "" where none are.
 std::string place(format::Graph& graph, std::span<const NDArray> arrays, uint64_t smallest, const std::string& model) {
   interchange::Digest digest;
   uint64_t end = 0;

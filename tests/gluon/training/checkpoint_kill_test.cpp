@@ -1,8 +1,6 @@
 // A process that trains and saves is killed at random moments, and its successor goes on: the weights are in the end
 // those of a training that was never stopped, bit for bit.
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,9 +15,8 @@
 #include "kaon/gluon/util/checkpoint.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/gluon/support.h"
+#include "kaon/tests/support/child_process.h"
 #include "kaon/tests/support/files.h"
-
-extern char** environ;
 
 namespace checkpoint_kill_test {
 
@@ -28,8 +25,6 @@ using namespace kaon::test;
 namespace nn = kaon::gluon::nn;
 
 namespace {
-
-constexpr const char* variable = "KAON_TEST_CHECKPOINT_FOLDER";
 
 struct Training {
   nn::HybridSequential net{nn::Dense(16, {.activation = "tanh", .in_units = 3}), nn::Dropout(0.3),
@@ -76,31 +71,13 @@ void run_child(const fs::path& folder) {
   gluon::save_checkpoint(folder / "end", training.net, training.trainer, training.more());
 }
 
-pid_t start_child(const fs::path& folder) {
-  const std::string program = fs::read_symlink("/proc/self/exe").string();
-  const std::string setting = std::string(variable) + "=" + folder.string();
-  std::vector<char*> environment{const_cast<char*>(setting.c_str())};
-  for (char** e = environ; *e; ++e) environment.push_back(*e);
-  environment.push_back(nullptr);
-  std::string name = "checkpoint: the process that is killed";
-  char* arguments[] = {const_cast<char*>(program.c_str()), name.data(), nullptr};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  pid_t child = 0;
-  const int failure = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environment.data());
-  posix_spawn_file_actions_destroy(&actions);
-  REQUIRE(failure == 0);
-  return child;
-}
-
 void check_kills(int kills) {
   const ScratchFolder folder;
   const fs::path file = folder / "c";
   std::mt19937 random(11);
   int64_t reached = 0;
   for (int i = 0; i < kills; ++i) {
-    const pid_t child = start_child(folder / ".");
+    const pid_t child = start_child("checkpoint: the process that is killed", folder / ".");
     // on a slow machine too, one is killed with something to go on from
     for (int wait = 0; i == 0 && wait < 6000 && !fs::exists(file); ++wait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -120,7 +97,7 @@ void check_kills(int kills) {
   CHECK(reached > 0);
   CHECK(folder.count() <= size_t(2 + kills));  // a kill leaves at most one temporary name
   std::ofstream(folder / "finish") << "";
-  const pid_t child = start_child(folder / ".");
+  const pid_t child = start_child("checkpoint: the process that is killed", folder / ".");
   int status = 0;
   ::waitpid(child, &status, 0);
   REQUIRE(WIFEXITED(status));
@@ -137,7 +114,7 @@ void check_kills(int kills) {
 }  // namespace
 
 TEST_CASE("checkpoint: the process that is killed", "[.checkpoint_child]") {
-  if (const char* folder = std::getenv(variable)) run_child(folder);
+  if (const char* folder = child_folder()) run_child(folder);
 }
 
 TEST_CASE("checkpoint: training goes on after kills at any moment", "[gluon]") { check_kills(4); }

@@ -1,7 +1,5 @@
-// ONNX models whose arrays lie in a second file.
-#include <fcntl.h>
+// ONNX models whose arrays are stored in a second file.
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,12 +15,12 @@
 #include "kaon/interchange/onnx.h"
 #include "kaon/interchange/onnx/format/model.h"
 #include "kaon/kaon.h"
-
-extern char** environ;
+#include "kaon/tests/support/child_process.h"
 
 namespace onnx_external_test {
 
 using namespace kaon;
+using namespace kaon::test;
 namespace fs = std::filesystem;
 namespace nn = kaon::gluon::nn;
 
@@ -55,30 +53,9 @@ std::string bytes_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-constexpr const char* variable = "KAON_TEST_ONNX_FOLDER";
-
-// Of its own folder, a process that runs the hidden test below.
-pid_t start_child(const fs::path& folder) {
-  const std::string program = fs::read_symlink("/proc/self/exe").string();
-  const std::string setting = std::string(variable) + "=" + folder.string();
-  std::vector<char*> environment{const_cast<char*>(setting.c_str())};
-  for (char** e = environ; *e; ++e) environment.push_back(*e);
-  environment.push_back(nullptr);
-  std::string name = "onnx external: the process that is killed";
-  char* arguments[] = {const_cast<char*>(program.c_str()), name.data(), nullptr};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  pid_t child = 0;
-  const int failure = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environment.data());
-  posix_spawn_file_actions_destroy(&actions);
-  REQUIRE(failure == 0);
-  return child;
-}
-
 }  // namespace
 
-TEST_CASE("onnx external: large arrays lie aligned in one file, small ones in the model, and the net is the same") {
+TEST_CASE("onnx external: large arrays are aligned in one file, small ones in the model, and the net is the same") {
   Folder folder;
   const auto net = some_net();
   const NDArray x = nd.random_normal({2, 300});
@@ -173,7 +150,7 @@ TEST_CASE("onnx external: a second file that is cut short or gone is refused by 
 
 // Saves nets whose weights are all 1, all 2 and so on.
 TEST_CASE("onnx external: the process that is killed", "[.]") {
-  const char* folder = std::getenv(variable);
+  const char* folder = child_folder();
   if (!folder) return;
   nn::Dense net(40, {.use_bias = false, .in_units = 50});
   net.initialize();
@@ -191,7 +168,7 @@ TEST_CASE("onnx external: a process that is killed while it saves leaves a model
   std::mt19937 random(3);
   std::set<float> seen;
   for (int i = 0; i < 12; ++i) {
-    const pid_t child = start_child(folder.path);
+    const pid_t child = start_child("onnx external: the process that is killed", folder.path);
     // on a slow machine too, it has saved before it is killed
     for (int wait = 0; i == 0 && wait < 6000 && !fs::exists(file); ++wait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
