@@ -619,6 +619,8 @@ std::vector<Wrong> signals() {
       wrong<ShapeError>({"[_npx_reshape]", "two sizes after it"}, reshape({4}, {-6, 2})),
       wrong<ShapeError>({"[_npx_reshape]", "codes are -6 and above"}, reshape({4}, {-7})),
       wrong<ValueError>({"[_npi_powerd]", "a must be positive", "0"}, [] { nd.random_power({2}, {.a = 0}); }),
+      wrong<TypeError>({"[random_truncated_normal]", "not implemented", "float16"},
+                       [] { nd.random_truncated_normal({2}, {.dtype = DType::float16}); }),
       wrong<ValueError>({"[random_truncated_normal]", "low must not exceed high", "3.0 and 2.0"},
                         [] { nd.random_truncated_normal({2}, {.low = 3}); }),
       wrong<ShapeError>({"[random_dirichlet]", "at least one class", "(2, 0)"},
@@ -844,6 +846,11 @@ std::vector<Wrong> quantised() {
                          nd.quantized_elemwise_mul(levels({2}), levels({2}, DType::uint8), bound(-1), bound(1),
                                                    bound(-1), bound(1));
                        }),
+      wrong<ValueError>({"[_contrib_quantized_batch_norm]", "output_mean_var is not implemented"},
+                        [] {
+                          nd.quantized_batch_norm(levels({2, 3}), ones({3}), ones({3}), ones({3}), ones({3}), bound(-1),
+                                                  bound(1), {.output_mean_var = true});
+                        }),
       wrong<ValueError>({"[_contrib_quantized_batch_norm]", "min_calib_range and max_calib_range"},
                         [] {
                           nd.quantized_batch_norm(levels({2, 3}), ones({3}), ones({3}), ones({3}), ones({3}), bound(-1),
