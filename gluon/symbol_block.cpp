@@ -33,8 +33,8 @@ SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& 
   }
   for (const std::string& name : inputs) {
     const SymbolNode& input = *variables[name];
-    fixed_.push_back(input.text_attrs.contains(detail::fixed_shapes_key) ? std::optional(input.outputs[0])
-                                                                         : std::nullopt);
+    expected_.push_back(input.text_attrs.contains(detail::fixed_shapes_key) ? std::optional(input.outputs[0])
+                                                                            : std::nullopt);
   }
   for (const std::string& name : all) {
     if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) continue;
@@ -102,17 +102,35 @@ void SymbolBlock::check_count(size_t given) const {
       fmt::format("[SymbolBlock] takes {} inputs ({}), got {}", inputs_.size(), fmt::join(inputs_, ", "), given));
 }
 
+void SymbolBlock::expect(const std::vector<TensorMeta>& inputs) {
+  check_count(inputs.size());
+  expected_.assign(inputs.begin(), inputs.end());
+}
+
 void SymbolBlock::check_input(size_t i, const Shape& shape, DType dtype) const {
-  if (!fixed_[i]) return;
-  const TensorMeta& fixed = *fixed_[i];
-  if (shape != fixed.shape) {
-    throw ShapeError(fmt::format("[SymbolBlock] {}: expected {}, for which alone the program was exported, got {}",
-                                 inputs_[i], fixed.shape.str(), shape.str()));
+  if (!expected_[i]) return;
+  const TensorMeta& expected = *expected_[i];
+  bool fits = shape.ndim() == expected.shape.ndim();
+  for (int axis = 0; fits && axis < shape.ndim(); ++axis)
+    fits = expected.shape[axis] < 0 || expected.shape[axis] == shape[axis];
+  if (!fits) {
+    throw ShapeError(fmt::format("[SymbolBlock] {}: the program holds for the shape {} alone, got {}", inputs_[i],
+                                 expected.shape.str(), shape.str()));
   }
-  if (dtype != fixed.dtype) {
-    throw TypeError(fmt::format("[SymbolBlock] {}: expected {}, for which alone the program was exported, got {}",
-                                inputs_[i], name_of(fixed.dtype), name_of(dtype)));
+  if (dtype != expected.dtype) {
+    throw TypeError(fmt::format("[SymbolBlock] {}: the program holds for {} alone, got {}", inputs_[i],
+                                name_of(expected.dtype), name_of(dtype)));
   }
+}
+
+static std::vector<Symbol> outputs_of(const Symbol& all) {
+  std::vector<Symbol> outputs;
+  for (int i = 0; i < all.num_outputs(); ++i) outputs.push_back(all.output(i));
+  return outputs;
+}
+
+std::vector<Symbol> SymbolBlock::all_outputs(const std::vector<Symbol>& inputs) const {
+  return outputs_of(compose_on(inputs));
 }
 
 std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, std::source_location site) const {
@@ -132,10 +150,10 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
   for (const NDArray& a : inputs) arrays.push_back(&a);
   for (const NDArray& a : zeros) arrays.push_back(&a);
   auto trace = [&](std::span<const Symbol> data) {
-    Symbol s = compose_all(data);
-    std::vector<Symbol> outputs;
-    for (int i = 0; i < s.num_outputs(); ++i) outputs.push_back(s.output(i));
-    return outputs;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (expected_[i] && expected_[i]->shape.is_known()) (void)data[i].shape();  // the trace is for this one alone
+    }
+    return outputs_of(compose_all(data));
   };
   std::vector<NDArray> outputs;
   detail::call_traced(*node_, {.arrays = {arrays.data(), arrays.size()}, .form = {}}, trace, site,

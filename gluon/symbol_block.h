@@ -24,24 +24,41 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
                              const std::filesystem::path& param_file = {}, Device device = Device(),
                              bool allow_missing = false, bool ignore_extra = false);
 
+  // The program holds for inputs of these shapes and dtypes alone; -1: any size. Calls with others throw ShapeError and
+  // TypeError. Throws ValueError for another number of inputs. Imported programs that were exported with fixed_shapes
+  // expect theirs.
+  void expect(const std::vector<TensorMeta>& inputs);
+
   // All outputs. Throws ValueError for another number of inputs than the block has, ShapeError and TypeError for inputs
-  // other than those that an export with fixed_shapes has been made for.
+  // that the program does not hold for.
   std::vector<NDArray> forward(const std::vector<NDArray>& inputs,
                                std::source_location site = std::source_location::current()) const;
   // The output of a block that has one. Throws ValueError for another number of outputs, and as forward() does.
   NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const;
   Symbol operator()(const Symbol& x) const { return compose_on({x}); }
   Symbol compose_on(const std::vector<Symbol>& inputs) const;  // all outputs
+  // What containers and training steps call.
+  template <class F, class A>
+  std::vector<A> hybrid_forward(F, const std::vector<A>& inputs) const {
+    return all_outputs(inputs);
+  }
+  std::vector<NDArray> operator()(const std::vector<NDArray>& inputs,
+                                  std::source_location site = std::source_location::current()) const {
+    return forward(inputs, site);
+  }
+  std::vector<Symbol> operator()(const std::vector<Symbol>& inputs) const { return all_outputs(inputs); }
   const Symbol& program() const { return program_; }
 
  private:
   void check_count(size_t given) const;
   void check_input(size_t i, const Shape& shape, DType dtype) const;
+  std::vector<NDArray> all_outputs(const std::vector<NDArray>& inputs) const { return forward(inputs); }
+  std::vector<Symbol> all_outputs(const std::vector<Symbol>& inputs) const;
   Symbol compose_all(std::span<const Symbol> inputs) const;  // labels_ may follow the inputs
 
   Symbol program_;
   std::vector<std::string> inputs_;
-  std::vector<std::optional<TensorMeta>> fixed_;  // by input: what it has to be
+  std::vector<std::optional<TensorMeta>> expected_;  // by input
   std::vector<std::string> labels_;  // of output layers: a prediction does not read them, so they are zeros
 };
 

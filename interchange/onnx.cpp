@@ -7,16 +7,15 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <unordered_set>
 
 #include "kaon/gluon/internal/adopt_values.h"
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/trace_check.h"
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/interchange/load_weights.h"
+#include "kaon/interchange/onnx/block_state.h"
 #include "kaon/interchange/onnx/convert/call.h"
-#include "kaon/interchange/onnx/convert/conversion.h"
-#include "kaon/interchange/onnx/format/model.h"
 
 namespace kaon::onnx {
 
@@ -152,25 +151,6 @@ std::vector<size_t> places_of(const Program& program) {
 
 }  // namespace
 
-struct Block::State {
-  format::Model model;
-  std::vector<format::ValueInfo> inputs;
-  std::unordered_map<std::string, gluon::Parameter> parameters;
-  std::unordered_map<std::string, convert::Value> constants;
-  std::unordered_set<std::string> turned;
-  mutable convert::Kept kept;
-  struct Entry {
-    std::vector<InputForm> forms;
-    std::shared_ptr<const Program> program;
-    std::vector<size_t> places;  // of a program without steps: which arrays its block takes
-    bool any_rows = false;       // it holds for any first dimension of the arrays, which `forms` has as kAnyRows
-    bool is_direct = false;      // the block takes the model's inputs and gives its outputs
-    bool fits(const std::vector<NDArray>& arrays) const;
-  };
-  Entry convert_for_any_rows(const std::vector<InputForm>& forms) const;
-  std::vector<Entry> programs;  // the latest first
-};
-
 bool Block::State::Entry::fits(const std::vector<NDArray>& arrays) const {
   return forms.size() == arrays.size() &&
          std::equal(forms.begin(), forms.end(), arrays.begin(), [](const auto& f, const NDArray& x) {
@@ -286,16 +266,16 @@ Summary Block::summary() const {
 
 namespace {
 
-void check_input(const format::ValueInfo& info, const NDArray& x) {
+void check_input(const format::ValueInfo& info, const TensorMeta& x) {
   const auto dtype = format::dtype_of(info.type);
-  if (dtype && x.dtype() != *dtype) {
+  if (dtype && x.dtype != *dtype) {
     throw TypeError(fmt::format("[onnx] the input {} has dtype {}, got {}", info.name, kaon::name_of(*dtype),
-                                kaon::name_of(x.dtype())));
+                                kaon::name_of(x.dtype)));
   }
   if (!info.has_shape || info.kind != format::ValueInfo::Kind::tensor) return;
-  bool fits = int(info.dims.size()) == x.ndim();
-  for (int i = 0; fits && i < x.ndim(); ++i)
-    fits = info.dims[size_t(i)].value < 0 || info.dims[size_t(i)].value == x.shape()[i];
+  bool fits = int(info.dims.size()) == x.shape.ndim();
+  for (int i = 0; fits && i < x.shape.ndim(); ++i)
+    fits = info.dims[size_t(i)].value < 0 || info.dims[size_t(i)].value == x.shape[i];
   if (fits) return;
   std::string expected;
   for (const auto& d : info.dims) {
@@ -303,7 +283,7 @@ void check_input(const format::ValueInfo& info, const NDArray& x) {
                                                   : d.name.empty() ? "?"
                                                                    : d.name);
   }
-  throw ShapeError(fmt::format("[onnx] the input {} has shape ({}), got {}", info.name, expected, x.shape().str()));
+  throw ShapeError(fmt::format("[onnx] the input {} has shape ({}), got {}", info.name, expected, x.shape.str()));
 }
 
 Value as_public(const convert::Value& value, const std::vector<NDArray>& computed, size_t& next) {
@@ -333,7 +313,7 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
   for (size_t i = 0; i < inputs.size(); ++i) {
     InputForm form;
     const auto add = [&](const NDArray& x) {
-      check_input(s.inputs[i], x);
+      check_input(s.inputs[i], {x.shape(), x.dtype()});
       form.arrays.push_back({x.shape(), x.dtype()});
       arrays.push_back(x);
     };
@@ -435,6 +415,62 @@ NDArray Block::operator()(const NDArray& x, std::source_location site) const {
   return all[0];
 }
 
+std::vector<Symbol> Block::compose_on(const std::vector<Symbol>& inputs) const {
+  const State& s = *state_;
+  if (inputs.size() != s.inputs.size())
+    throw ValueError(fmt::format("[onnx] the model takes {} inputs, got {}", s.inputs.size(), inputs.size()));
+  std::vector<InputForm> forms;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorMeta meta{inputs[i].shape(), inputs[i].dtype()};  // the trace holds for these
+    check_input(s.inputs[i], meta);
+    forms.push_back({.arrays = {meta}});
+  }
+  convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned, s.kept);
+  const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);
+  gluon::detail::CallScope scope(*node_, true);
+  std::unordered_map<std::string, Symbol> replacements;
+  for (size_t i = 0; i < inputs.size(); ++i) replacements[program->inputs[i].name()] = inputs[i];
+  for (size_t i = 0; i < program->parameters.size(); ++i)
+    replacements[program->parameter_variables[i].name()] = program->parameters[i].var();
+  std::vector<Symbol> computed;
+  if (program->block) {
+    const Symbol all = graph::compose(program->block->program(), replacements);
+    for (int i = 0; i < all.num_outputs(); ++i) computed.push_back(all.output(i));
+  }
+  std::vector<Symbol> outputs;
+  size_t next = 0;
+  for (const convert::Value& v : program->outputs) {
+    if (v.kind != convert::Value::Kind::tensor)
+      throw ValueError("[onnx] an output is no array: a net that is traced cannot take it");
+    outputs.push_back(v.is_constant() ? Symbol::constant(v.known) : computed[next++]);
+  }
+  return outputs;
+}
+
+Symbol Block::operator()(const Symbol& x) const {
+  const std::vector<Symbol> all = compose_on({x});
+  if (all.size() != 1)
+    throw ValueError(fmt::format("[onnx] the model has {} outputs: compose_on({{x}}) gives all", all.size()));
+  return all[0];
+}
+
+// The same inputs, with other sizes where the model says none: those that have one name have one size.
+static std::vector<InputForm> with_other_sizes(const std::vector<format::ValueInfo>& infos,
+                                               std::vector<InputForm> forms) {
+  std::map<std::pair<std::string, int64_t>, int64_t> sizes;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    Shape& shape = forms[i].arrays[0].shape;
+    for (int axis = 0; axis < shape.ndim(); ++axis) {
+      const bool is_open = !infos[i].has_shape || infos[i].dims[size_t(axis)].value < 0;
+      if (!is_open) continue;
+      const std::string name = infos[i].has_shape ? infos[i].dims[size_t(axis)].name : "";
+      const int64_t other = shape[axis] + 1009 + 4 * int64_t(sizes.size());
+      shape[axis] = sizes.emplace(std::pair(name, shape[axis]), other).first->second;
+    }
+  }
+  return forms;
+}
+
 gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
   State& s = *state_;
   std::vector<InputForm> forms;
@@ -445,14 +481,36 @@ gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
       throw ShapeError(
           fmt::format("[onnx] the shape of the input {} is not known: give one for each input", info.name));
     }
+    check_input(s.inputs[i], {shape, info.dtype});
     InputForm form;
     form.arrays = {{shape, info.dtype}};
     forms.push_back(std::move(form));
   }
-  convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned, s.kept);
-  const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);
+  const auto convert = [&](const std::vector<InputForm>& inputs) {
+    return convert::Conversion(s.model, s.parameters, s.constants, s.turned, s.kept).convert(inputs, nullptr);
+  };
+  const std::unique_ptr<Program> program = convert(forms);
   if (!program->block) throw ValueError("[onnx] the model's outputs are constants: there is nothing to run");
-  return *program->block;
+  // It holds for other sizes too where it is the same for them.
+  std::vector<TensorMeta> expected;
+  for (const InputForm& form : forms) expected.push_back(form.arrays[0]);
+  try {
+    const std::vector<InputForm> others = with_other_sizes(s.inputs, forms);
+    if (others != forms) {
+      graph::check_trace(program->block->program(), convert(others)->block->program(), "the model");
+      for (size_t i = 0; i < forms.size(); ++i) {
+        Shape& shape = expected[i].shape;
+        for (int axis = 0; axis < shape.ndim(); ++axis)
+          if (others[i].arrays[0].shape[axis] != shape[axis]) shape[axis] = -1;
+      }
+    }
+  } catch (const Error&) {  // other sizes are another program, or none
+  }
+  gluon::SymbolBlock block = *program->block;
+  std::vector<TensorMeta> read;
+  for (size_t place : places_of(*program)) read.push_back(expected[place]);
+  block.expect(read);
+  return block;
 }
 
 engine::IntrusivePtr<PlanReport> Block::plan() const {

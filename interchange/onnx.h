@@ -62,6 +62,8 @@ struct Summary {
   int64_t parameters = 0;                // elements of all initializers
 };
 
+struct SaveOptions;
+
 // A model as a block. It is converted at the first call with inputs of certain shapes and dtypes, and kept for the next
 // ones: every shape is known then, so that arithmetic on shapes costs nothing later and dimensions by name just work.
 // Hybridized, as it is from the start, a call is one submission. What it computes may depend on the values of inputs,
@@ -82,18 +84,24 @@ class Block : public gluon::Block {
                                std::source_location site = std::source_location::current()) const;
   // The output of a model that has one.
   NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const;
+  // The same inside of other nets' hybrid_forward and training steps: the program for the Symbols' shapes, which must
+  // be known. Throws TraceError where it depends on values.
+  Symbol operator()(const Symbol& x) const;
+  std::vector<Symbol> compose_on(const std::vector<Symbol>& inputs) const;  // all outputs
   // The same for models with sequences and optionals.
   std::vector<Value> run(const std::vector<Value>& inputs,
                          std::source_location site = std::source_location::current()) const;
   // The program for inputs of these shapes, in the order of inputs(), of the dtypes that the model says: a block like
-  // any other, printed, exported and put into nets, which shares this one's parameters. Throws as forward() does,
-  // TraceError where the program depends on values.
+  // any other, printed, exported and put into nets, which shares this one's parameters. It takes other sizes where the
+  // model leaves a dimension open and the program is the same for them; its calls throw ShapeError else. Throws as
+  // forward() does, TraceError where the program depends on values.
   gluon::SymbolBlock specialize(const std::vector<Shape>& shapes) const;
   // The plan of the latest hybridized call, to be looked at. Throws StateError before the first.
   engine::IntrusivePtr<PlanReport> plan() const;
 
  private:
   struct State;
+  friend void save(const Block& model, const std::filesystem::path& file, const SaveOptions& options);
   std::shared_ptr<State> state_;
 };
 
@@ -104,27 +112,39 @@ KAON_API Block load(const std::filesystem::path& file, const LoadOptions& option
 // given.
 KAON_API gluon::SymbolBlock load_block(const std::filesystem::path& file, const std::vector<Shape>& shapes = {});
 
+// A dimension of an input that has any size in the file. Dimensions of one name have one size.
+struct NamedDimension {
+  std::string input;
+  int axis = 0;
+  std::string name;
+};
+
 struct SaveOptions {
-  int64_t opset = 17;           // 17 to 24
+  int64_t opset = 0;            // 17 to 24; 0: 17, and that of the model for a loaded one
   std::vector<Shape> shapes{};  // of the inputs; without them those of the latest trace
-  // The first dimension of inputs and outputs is written as this name, of any size: for programs in which no operator
-  // says its number. Empty: the number.
+  // The first dimension of every input is written as this name, of any size. Empty: the number.
   std::string_view batch_name{};
+  std::vector<NamedDimension> named{};  // further ones; at most three names in all
   // Where the file would have more bytes, or more than the 2 GiB of protobuf, arrays of min_external_bytes and more are
   // stored in a second file beside it, "<file>.<16 digits>.data": ONNX's external data. 0: always.
   uint64_t max_file_bytes = 0x7fffffff;
   uint64_t min_external_bytes = 1024;
 };
 
-// Writes a hybridized block that has been called, as it predicts. Blocks until its parameters are computed. Throws
-// StateError before a first hybridized call, ValueError for an operator that is not written and for another opset,
-// IoError. A crash leaves an old model as it was. The second file of an older model of this name is removed: a copy of
-// such a model is one of both files.
+// Writes a hybridized block that has been called, as it predicts. With names the program is written for several sizes
+// and compared: numbers that follow from the sizes are computed by the model. Blocks until its parameters are computed.
+// Throws StateError before a first hybridized call and, with names, for a block that reads the shapes of its inputs and
+// has not been called with those that the message lists; ValueError for an operator that is not written, for another
+// opset, and for a name whose size the program depends on otherwise; IoError. A crash leaves an old model as it was.
+// The second file of an older model of this name is removed: a copy of such a model is one of both files.
 KAON_API void save(const gluon::Block& block, const std::filesystem::path& file, const SaveOptions& options = {});
 // The same of a program, given its inputs and the values of its other variables.
 KAON_API void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
                    const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& file,
                    const SaveOptions& options = {});
+// Writes a loaded model again: its graph as it was, with the values that its parameters have now. Throws ValueError for
+// another opset than its own, for shapes and for names, which specialize() is for.
+KAON_API void save(const Block& model, const std::filesystem::path& file, const SaveOptions& options = {});
 
 }  // namespace onnx
 }  // namespace kaon

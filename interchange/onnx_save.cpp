@@ -1,129 +1,209 @@
 // Programs of Symbols as ONNX models.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "kaon/gluon/internal/block_node.h"
-#include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx.h"
-#include "kaon/interchange/onnx/convert/evaluate.h"
-#include "kaon/interchange/onnx/export/emit.h"
+#include "kaon/interchange/onnx/block_state.h"
+#include "kaon/interchange/onnx/export/any_size.h"
 #include "kaon/interchange/onnx/export/external.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/interchange/onnx/export/program.h"
 
 namespace kaon::onnx {
 
+using exporting::AnySizes;
 using exporting::Builder;
-using exporting::Emit;
-using graph::SymbolNode;
+using exporting::NamedSize;
+using exporting::Program;
+using Inputs = std::vector<std::pair<std::string, TensorMeta>>;
 
 namespace {
 
 constexpr int64_t kFirstOpset = 17, kLastOpset = 24;
 
-format::ValueInfo info_of(const std::string& name, const TensorMeta& meta, std::string_view batch) {
-  format::ValueInfo info;
-  info.name = name;
-  info.type = format::element_type_of(meta.dtype);
-  info.has_shape = true;
-  for (int i = 0; i < meta.shape.ndim(); ++i) {
-    if (i == 0 && !batch.empty()) info.dims.push_back({-1, std::string(batch)});
-    else info.dims.push_back({meta.shape[i], ""});
+void add_place(std::vector<NamedSize>& names, const std::string& name, const Inputs& inputs, size_t input, int axis) {
+  const Shape& shape = inputs[input].second.shape;
+  const int64_t size = shape[axis];
+  const auto at = std::find_if(names.begin(), names.end(), [&](const NamedSize& n) { return n.name == name; });
+  if (at == names.end()) return names.push_back({name, {{input, axis}}, size});
+  if (at->size != size) {
+    const auto& [first, first_axis] = at->places[0];
+    throw ShapeError(fmt::format("[onnx] the dimension {} is {} on axis {} of {} and {} on axis {} of {}", name,
+                                 at->size, first_axis, inputs[first].first, size, axis, inputs[input].first));
   }
-  return info;
+  at->places.push_back({input, axis});
 }
 
-bool is_fixed(const SymbolNode& node, const std::unordered_map<const SymbolNode*, bool>& fixed) {
-  if (node.is_variable()) return node.constant.defined();
-  return std::all_of(node.inputs.begin(), node.inputs.end(),
-                     [&](const SymbolEntry& i) { return fixed.at(i.node.get()); });
+std::vector<NamedSize> named_sizes(const Inputs& inputs, const SaveOptions& options) {
+  std::vector<NamedSize> names;
+  std::set<std::pair<size_t, int>> taken;
+  for (const NamedDimension& d : options.named) {
+    const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const auto& i) { return i.first == d.input; });
+    if (input == inputs.end()) {
+      std::string all;
+      for (const auto& i : inputs) all += (all.empty() ? "" : ", ") + i.first;
+      throw ValueError(
+          fmt::format("[onnx] there is no input {} with a dimension {}; inputs: {}", d.input, d.name, all));
+    }
+    const int rank = input->second.shape.ndim(), axis = d.axis < 0 ? d.axis + rank : d.axis;
+    if (axis < 0 || axis >= rank || d.name.empty()) {
+      throw ValueError(fmt::format("[onnx] axis {} of the input {} of shape {} cannot be named '{}'", d.axis, d.input,
+                                   input->second.shape.str(), d.name));
+    }
+    const size_t place = size_t(input - inputs.begin());
+    if (!taken.emplace(place, axis).second)
+      throw ValueError(fmt::format("[onnx] axis {} of the input {} has two names", d.axis, d.input));
+    add_place(names, d.name, inputs, place, axis);
+  }
+  for (size_t i = 0; !options.batch_name.empty() && i < inputs.size(); ++i) {
+    if (inputs[i].second.shape.ndim() > 0 && !taken.contains({i, 0}))
+      add_place(names, std::string(options.batch_name), inputs, i, 0);
+  }
+  return names;
 }
 
-}  // namespace
+Inputs with_sizes(Inputs inputs, const AnySizes& any, size_t graph) {
+  for (size_t n = 0; n < any.names().size(); ++n) {
+    for (const auto& [input, axis] : any.names()[n].places) inputs[input].second.shape[axis] = any.sizes(graph)[n];
+  }
+  return inputs;
+}
 
-void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
-          const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& path,
-          const SaveOptions& options) {
-  if (options.opset < kFirstOpset || options.opset > kLastOpset) {
-    throw ValueError(
-        fmt::format("[onnx] opset {} is not written: {} to {} are", options.opset, kFirstOpset, kLastOpset));
+Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset,
+                      const std::function<Program(const Inputs&)>& program_for) {
+  std::vector<Builder> graphs;
+  for (size_t g = 0; g < any.graphs(); ++g) {
+    try {
+      graphs.push_back(write_program(program_for(with_sizes(inputs, any, g)), opset, Builder::Constants::apart));
+    } catch (const ShapeError& e) {
+      std::rethrow_exception(
+          e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
+                                     "latest call or the shapes given {}",
+                                     any.describe(g), any.describe_known())));
+    }
   }
-  autograd::ModeScope mode(false, false);
-  // The program again, on variables whose shapes are known: so are all others then.
-  std::unordered_map<std::string, Symbol> variables;
-  for (const auto& [name, meta] : inputs) variables[name] = Symbol::variable(name, meta.shape, meta.dtype);
-  for (const auto& [name, value] : values) variables[name] = Symbol::variable(name, value.shape(), value.dtype());
-  const Symbol known = graph::compose(program, variables);
+  return any.joined(std::move(graphs));
+}
 
-  Builder builder(options.opset);
-  std::unordered_map<const SymbolNode*, std::vector<std::string>> names;
-  std::unordered_map<const SymbolNode*, bool> fixed;
-  convert::Evaluator evaluate;
-  for (const auto& [name, meta] : inputs) {
-    names[variables[name].entry().node.get()] = {builder.unique(name)};
-    builder.graph().inputs.push_back(info_of(name, meta, options.batch_name));
-  }
-  for (SymbolNode* const node : graph::topological_order(known.entries())) {
-    fixed[node] = is_fixed(*node, fixed);
-    if (names.contains(node)) continue;
-    if (node->is_variable()) {
-      const auto value = values.find(node->name);
-      if (!node->constant.defined() && value == values.end()) {
-        throw ValueError(fmt::format("[onnx] the variable {} is neither an input nor has it values", node->name));
-      }
-      names[node] = {builder.initializer(node->constant.defined() ? node->constant : value->second, node->name)};
-      continue;
-    }
-    if (fixed[node]) {  // such as a range: its values
-      for (int i = 0; i < node->visible_outputs(); ++i) {
-        names[node].push_back(builder.initializer(
-            evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
-      }
-      continue;
-    }
-    const exporting::Writer write = exporting::find_writer(*node->op);
-    if (!write)
-      throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written", node->name, node->op->name()));
-    std::vector<std::string> read;
-    for (const SymbolEntry& input : node->inputs) read.push_back(names.at(input.node.get()).at(input.output));
-    Emit emit(*node, builder, std::move(read));
-    write(emit);
-    names[node] = emit.outputs();
-  }
-  const std::vector<std::string> outputs = program.list_outputs();
-  for (size_t i = 0; i < known.entries().size(); ++i) {
-    const SymbolEntry& entry = known.entries()[i];
-    const std::string name = builder.unique(outputs[i]);
-    format::Node identity;  // so that the output has the program's name
-    identity.op_type = "Identity";
-    identity.name = name + "_identity";
-    identity.inputs = {names.at(entry.node.get()).at(entry.output)};
-    identity.outputs = {name};
-    builder.graph().nodes.push_back(identity);
-    builder.graph().outputs.push_back(info_of(name, entry.node->outputs[entry.output], options.batch_name));
-  }
+// `program_for` gives the program for inputs of certain shapes.
+void write(const Inputs& inputs, const std::function<Program(const Inputs&)>& program_for,
+           const std::filesystem::path& path, const SaveOptions& options) {
+  const int64_t opset = options.opset == 0 ? kFirstOpset : options.opset;
+  if (opset < kFirstOpset || opset > kLastOpset)
+    throw ValueError(fmt::format("[onnx] opset {} is not written: {} to {} are", opset, kFirstOpset, kLastOpset));
+  std::vector<NamedSize> names = named_sizes(inputs, options);
+  Builder builder = names.empty() ? write_program(program_for(inputs), opset, Builder::Constants::shared)
+                                  : write_for_all(inputs, AnySizes(std::move(names)), opset, program_for);
   format::Model model;
   // The first IR version that has the opset: files that older tools read too.
-  model.ir_version = options.opset <= 18 ? 8 : options.opset <= 20 ? 9 : options.opset <= 22 ? 10 : 11;
-  model.opsets[""] = options.opset;
+  model.ir_version = opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : 11;
+  model.opsets[""] = opset;
   model.producer = "kaon";
   model.graph = std::move(builder.graph());
   model.graph.name = "kaon";
   exporting::write_files(model, builder.arrays(), path, options.max_file_bytes, options.min_external_bytes);
 }
 
-void save(const gluon::Block& block, const std::filesystem::path& path, const SaveOptions& options) {
-  const gluon::BlockNode::Trace& trace = block.node()->latest_trace("onnx::save");
-  const Symbol program = trace.graph->program();
-  std::unordered_map<std::string, NDArray> values;
+// External data of the file that the model came from are elements of the new one.
+void forget_places(format::Tensor& t) {
+  t.location.clear();
+  t.external_offset = t.external_length = 0;
+}
+
+void forget_places(format::Graph& graph);
+
+void forget_places(std::vector<format::Node>& nodes) {
+  for (format::Node& n : nodes) {
+    for (format::Attribute& a : n.attributes) {
+      for (format::Tensor& t : a.tensors) forget_places(t);
+      for (format::Tensor& t : a.sparse) forget_places(t);
+      for (auto& g : a.graphs) {
+        g = std::make_shared<format::Graph>(*g);
+        forget_places(*g);
+      }
+    }
+  }
+}
+
+void forget_places(format::Graph& graph) {
+  for (format::Tensor& t : graph.initializers) forget_places(t);
+  for (format::SparseTensor& t : graph.sparse_initializers) forget_places(t.values), forget_places(t.indices);
+  forget_places(graph.nodes);
+}
+
+using Trace = gluon::BlockNode::Trace;
+
+Program program_of(const Trace& trace, const Inputs& inputs) {
+  Program program{trace.graph->program(), inputs, {}};
   const std::span names = std::span(trace.graph->input_names()).subspan(trace.num_inputs);  // then
-  for (size_t i = 0; i < names.size(); ++i) values[names[i]] = trace.parameters[i].reduced();
+  for (size_t i = 0; i < names.size(); ++i) program.values[names[i]] = trace.parameters[i].reduced();
+  // another trace of the block may have other names for its data
+  for (size_t i = 0; i < inputs.size(); ++i) program.inputs[i].first = trace.graph->input_names()[i];
+  return program;
+}
+
+// The block's trace for these inputs; null: it has none.
+const Trace* find_trace(const gluon::BlockNode& block, const Trace& latest, const Inputs& inputs) {
+  if (latest.metas.empty()) return &latest;
+  for (const Trace& t : block.traces) {
+    if (t.training == latest.training && t.form == latest.form && t.metas.size() == inputs.size() &&
+        std::equal(t.metas.begin(), t.metas.end(), inputs.begin(),
+                   [](const TensorMeta& m, const auto& input) { return m == input.second; })) {
+      return &t;
+    }
+  }
+  return nullptr;
+}
+
+// A block that reads shapes has a trace for each: which calls are missing.
+void check_traces(const gluon::BlockNode& block, const Trace& latest, const Inputs& inputs,
+                  const SaveOptions& options) {
+  if (latest.metas.empty()) return;
+  std::vector<NamedSize> names = named_sizes(inputs, options);
+  if (names.empty()) {
+    if (find_trace(block, latest, inputs) == nullptr)
+      throw StateError("[onnx] the block reads the shapes of its inputs: call it, hybridized, with the shapes given");
+    return;
+  }
+  const AnySizes any(std::move(names));
+  std::string missing;
+  for (size_t g = 0; g < any.graphs(); ++g) {
+    const Inputs wanted = with_sizes(inputs, any, g);
+    if (find_trace(block, latest, wanted) != nullptr) continue;
+    std::string shapes;
+    for (const auto& [name, meta] : wanted) shapes += (shapes.empty() ? "" : ", ") + meta.shape.str();
+    missing += (missing.empty() ? "" : "; ") + shapes;
+  }
+  if (missing.empty()) return;
+  throw StateError(
+      fmt::format("[onnx] the block reads the shapes of its inputs, so that it has a program for each of "
+                  "them; to write one for any size call it, hybridized, with inputs of these shapes too: "
+                  "{}",
+                  missing));
+}
+
+}  // namespace
+
+void save(const Symbol& program, const Inputs& inputs, const std::unordered_map<std::string, NDArray>& values,
+          const std::filesystem::path& path, const SaveOptions& options) {
+  write(
+      inputs,
+      [&](const Inputs& given) {
+        return Program{program, given, values};
+      },
+      path, options);
+}
+
+void save(const gluon::Block& block, const std::filesystem::path& path, const SaveOptions& options) {
+  const Trace& trace = block.node()->latest_trace("onnx::save");
   std::unordered_map<std::string, TensorMeta> metas;
-  for (const SymbolNode* n : graph::topological_order(program.entries())) {
+  for (const graph::SymbolNode* n : graph::topological_order(trace.graph->program().entries())) {
     if (n->is_variable() && !n->constant.defined()) metas[n->name] = n->outputs[0];
   }
-  std::vector<std::pair<std::string, TensorMeta>> inputs;
+  Inputs inputs;
   for (size_t i = 0; i < trace.num_inputs; ++i) {
     const std::string& name = trace.graph->input_names()[i];
     TensorMeta meta = metas.contains(name) ? metas[name] : TensorMeta();
@@ -132,7 +212,44 @@ void save(const gluon::Block& block, const std::filesystem::path& path, const Sa
       throw ShapeError(fmt::format("[onnx] the shape of {} is not known: give SaveOptions::shapes", name));
     inputs.emplace_back(name, meta);
   }
-  save(program, inputs, values, path, options);
+  check_traces(*block.node(), trace, inputs, options);
+  write(
+      inputs, [&](const Inputs& given) { return program_of(*find_trace(*block.node(), trace, given), given); }, path,
+      options);
+}
+
+void save(const Block& block, const std::filesystem::path& path, const SaveOptions& options) {
+  const Block::State& state = *block.state_;
+  const auto own = state.model.opsets.find("");
+  if (options.opset != 0 && (own == state.model.opsets.end() || own->second != options.opset)) {
+    throw ValueError(
+        fmt::format("[onnx] a loaded model is written in its own opset, {}, not in {}: specialize() gives "
+                    "a program for any opset",
+                    own == state.model.opsets.end() ? 0 : own->second, options.opset));
+  }
+  if (!options.shapes.empty() || !options.batch_name.empty() || !options.named.empty()) {
+    throw ValueError(
+        "[onnx] a loaded model is written with the shapes and names of its own inputs: specialize() gives a program "
+        "for other shapes");
+  }
+  format::Model model = state.model;
+  forget_places(model.graph);
+  for (format::Function& f : model.functions) forget_places(f.nodes);
+  std::vector<NDArray> arrays;
+  for (const format::Tensor& t : model.graph.initializers) {
+    const auto parameter = state.parameters.find(t.name);
+    if (parameter == state.parameters.end()) {
+      arrays.emplace_back();
+      continue;
+    }
+    const NDArray values = parameter->second.reduced();
+    if (const auto dtype = format::dtype_of(t.type); dtype != values.dtype()) {
+      throw TypeError(fmt::format("[onnx] the parameter {} has dtype {}; the model's graph is written for {}", t.name,
+                                  kaon::name_of(values.dtype()), kaon::name_of(*dtype)));
+    }
+    arrays.push_back(state.turned.contains(t.name) ? nd.transpose(values) : values);
+  }
+  exporting::write_files(model, arrays, path, options.max_file_bytes, options.min_external_bytes);
 }
 
 }  // namespace kaon::onnx

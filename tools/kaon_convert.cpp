@@ -39,7 +39,9 @@ void convert_net(const Options& o) {
   }
   if (to_onnx) {
     const onnx::SaveOptions options{.max_file_bytes = o.file_bytes};
-    if (model.is_onnx) {  // the net has a program for each set of shapes
+    if (model.is_onnx && o.shapes.empty()) {  // the model as it is
+      onnx::save(onnx::load(o.in), o.out, options);
+    } else if (model.is_onnx) {  // the program for these shapes
       gluon::SymbolBlock block = onnx::load_block(o.in, shapes);
       block.hybridize();
       block.forward(zeros);
@@ -56,7 +58,7 @@ void convert_net(const Options& o) {
   const gluon::SymbolBlock block = onnx::load_block(o.in, shapes);
   block.forward(zeros);
   const std::string prefix = o.out.substr(0, o.out.size() - suffix.size());
-  block.export_model(prefix);
+  block.export_model(prefix, 0, {.fixed_shapes = true});
   fmt::print("wrote {} and {}-0000.params\n", o.out, prefix);
 }
 

@@ -96,7 +96,7 @@ std::string Builder::initializer(const NDArray& values, std::string_view name) {
 
 std::string Builder::constant(const std::vector<int64_t>& values) {
   std::string& name = constants_[values];
-  if (name.empty()) {
+  if (name.empty() || how_ == Constants::apart) {
     name = initializer(NDArray::from(values.data(), values.size(), Shape(int64_t(values.size())), DType::int64),
                        "constant");
   }

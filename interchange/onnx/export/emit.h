@@ -23,7 +23,9 @@ Attribute integers(std::string_view name, const std::vector<int64_t>& values);
 // The graph that is made. Names of values are unique.
 class Builder {
  public:
-  explicit Builder(int64_t opset) : opset_(opset) {}
+  // Whether constant() gives equal values the same name.
+  enum class Constants : uint8_t { shared, apart };
+  explicit Builder(int64_t opset, Constants constants = Constants::shared) : opset_(opset), how_(constants) {}
 
   int64_t opset() const { return opset_; }
   std::string unique(std::string_view name);
@@ -34,11 +36,14 @@ class Builder {
   std::string constant(const std::vector<int64_t>& values);  // int64 (n,)
   std::string scalar(double value, DType dtype);             // of shape ()
   format::Graph& graph() { return graph_; }
+  const format::Graph& graph() const { return graph_; }
   // Of the graph's initializers, which have no elements yet.
+  std::vector<NDArray>& arrays() { return arrays_; }
   const std::vector<NDArray>& arrays() const { return arrays_; }
 
  private:
   int64_t opset_;
+  Constants how_;
   format::Graph graph_;
   std::vector<NDArray> arrays_;
   std::unordered_set<std::string> names_;

@@ -21,10 +21,19 @@ namespace {
 constexpr uint64_t kPage = 4096, kMapped = 65536, kLarge = 1 << 20;
 constexpr uint64_t kMostBeforeElements = 160;  // what a file has in front of an array besides its name and shape
 
-uint64_t bytes_of(const NDArray& array) { return uint64_t(array.size()) * size_of(array.dtype()); }
+// An undefined array stands for the elements that the tensor has.
+uint64_t bytes_of(const Tensor& tensor, const NDArray& array) {
+  return array.defined() ? uint64_t(array.size()) * size_of(array.dtype()) : tensor.bytes.size();
+}
+
+void with_elements(const Tensor& tensor, const NDArray& array, engine::FunctionRef<void(std::string_view)> use) {
+  if (array.defined()) return interchange::with_bytes(array, use);
+  use({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
+}
 
 void put_inside(Tensor& tensor, const NDArray& array) {
-  auto own = std::make_shared<std::vector<std::byte>>(size_t(bytes_of(array)));
+  if (!array.defined()) return;
+  auto own = std::make_shared<std::vector<std::byte>>(size_t(bytes_of(tensor, array)));
   interchange::with_bytes(array, [&](std::string_view bytes) {
     if (!bytes.empty()) std::memcpy(own->data(), bytes.data(), bytes.size());
   });
@@ -59,7 +68,7 @@ void write_data(const fs::path& file, const format::Graph& graph, std::span<cons
     const Tensor& t = graph.initializers[i];
     if (t.location.empty()) continue;
     out.write(zeros.data(), size_t(t.external_offset - at));
-    interchange::with_bytes(arrays[i], [&](std::string_view bytes) { out.write(bytes.data(), bytes.size()); });
+    with_elements(t, arrays[i], [&](std::string_view bytes) { out.write(bytes.data(), bytes.size()); });
     at = t.external_offset + t.external_length;
   }
   out.commit();
@@ -70,14 +79,15 @@ std::string place(format::Graph& graph, std::span<const NDArray> arrays, uint64_
   interchange::Digest digest;
   uint64_t end = 0;
   for (size_t i = 0; i < arrays.size(); ++i) {
-    if (bytes_of(arrays[i]) < std::max<uint64_t>(smallest, 1)) continue;
     Tensor& t = graph.initializers[i];
-    const uint64_t unit = bytes_of(arrays[i]) >= kLarge ? kMapped : kPage;
+    const uint64_t length = bytes_of(t, arrays[i]);
+    if (length < std::max<uint64_t>(smallest, 1)) continue;
+    const uint64_t unit = length >= kLarge ? kMapped : kPage;
     t.external_offset = (end + unit - 1) / unit * unit;
-    t.external_length = bytes_of(arrays[i]);
+    t.external_length = length;
     end = t.external_offset + t.external_length;
     digest.add(t.external_offset);
-    interchange::with_bytes(arrays[i], [&](std::string_view bytes) { digest.add(bytes); });
+    with_elements(t, arrays[i], [&](std::string_view bytes) { digest.add(bytes); });
   }
   if (end == 0) return "";
   const std::string name = fmt::format("{}.{}.data", model, digest.text());
@@ -87,12 +97,19 @@ std::string place(format::Graph& graph, std::span<const NDArray> arrays, uint64_
   return name;
 }
 
+uint64_t size_without_elements(const format::Model& model) {
+  format::Model empty = model;
+  for (Tensor& t : empty.graph.initializers) t.bytes = {};
+  return format::write_model(empty).size();
+}
+
 }  // namespace
 
 void write_files(format::Model& model, std::span<const NDArray> arrays, const fs::path& path, uint64_t most,
                  uint64_t smallest) {
-  uint64_t bytes = format::write_model(model).size();
-  for (const NDArray& array : arrays) bytes += kMostBeforeElements + bytes_of(array);
+  uint64_t bytes = size_without_elements(model);
+  for (size_t i = 0; i < arrays.size(); ++i)
+    bytes += kMostBeforeElements + bytes_of(model.graph.initializers[i], arrays[i]);
   std::string name;
   if (bytes > std::min<uint64_t>(most, format::kLargestFile)) {
     name = place(model.graph, arrays, smallest, path.filename().string());

@@ -52,6 +52,8 @@ struct ValueInfo {
   ElementType type = ElementType::undefined;
   bool has_shape = false;
   std::vector<Dimension> dims;
+  std::optional<Bytes> as_read;  // the message of the type in the file, which is written again as it is
+  std::shared_ptr<const void> keeper;
 };
 
 struct Attribute {

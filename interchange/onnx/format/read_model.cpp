@@ -123,7 +123,7 @@ class Reader {
         case 9: a.strings.emplace_back(r.text()), seen = T::strings; break;
         case 10: a.tensors.push_back(tensor(r.message())), seen = T::tensors; break;
         case 11: a.graphs.push_back(std::make_shared<Graph>(graph(r.message()))), seen = T::graphs; break;
-        case 14: a.info = type(r.message()), seen = T::type_proto; break;
+        case 14: a.info = whole_type(r), seen = T::type_proto; break;
         case 20: a.type = T(r.integer()); break;
         case 21: a.reference = r.text(); break;
         case 22: {
@@ -199,12 +199,21 @@ class Reader {
     return info;
   }
 
+  // The field's message, which a later write gives as it is.
+  ValueInfo whole_type(WireReader& r) {
+    const WireReader message = r.message();
+    ValueInfo info = type(message);
+    info.as_read = message.rest();
+    info.keeper = keeper_;
+    return info;
+  }
+
   ValueInfo value_info(WireReader r) {
     ValueInfo info;
     std::string name;
     while (r.next()) {
       if (r.field() == 1) name = r.text();
-      else if (r.field() == 2) info = type(r.message());
+      else if (r.field() == 2) info = whole_type(r);
       else r.skip();
     }
     info.name = std::move(name);

@@ -39,6 +39,7 @@ class WireReader {
 
   size_t offset() const { return size_t(at_ - begin_); }  // in the file
   size_t left() const { return size_t(end_ - at_); }
+  Bytes rest() const { return {at_, left()}; }  // of the message
   [[noreturn]] void fail(const std::string& why) const;
 
  private:

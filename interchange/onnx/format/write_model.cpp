@@ -62,6 +62,14 @@ WireWriter as_aligned_message(const Tensor& t, uint32_t field, size_t at) {
   return w;
 }
 
+WireWriter as_message(const Tensor& values, const Tensor& indices, const std::vector<int64_t>& dims) {
+  WireWriter w;
+  w.message(1, as_message(values));
+  w.message(2, as_message(indices));
+  w.integers(3, dims);
+  return w;
+}
+
 WireWriter as_message(const Attribute& a) {
   using T = Attribute::Type;
   WireWriter w;
@@ -86,6 +94,18 @@ WireWriter as_message(const Attribute& a) {
     case T::strings:
       for (const std::string& s : a.strings) w.text(9, s);
       break;
+    case T::tensors:
+      for (const Tensor& t : a.tensors) w.message(10, as_message(t));
+      break;
+    case T::graphs:
+      for (const auto& g : a.graphs) w.message(11, as_message(*g));
+      break;
+    case T::type_proto:
+      if (a.info.as_read) w.bytes(14, *a.info.as_read);
+      break;
+    case T::sparse_tensor:
+      if (a.sparse.size() == 2) w.message(22, as_message(a.sparse[0], a.sparse[1], a.sparse_dims));
+      break;
     default: throw ValueError(fmt::format("[onnx] the attribute {} of type {} cannot be written", a.name, int(a.type)));
   }
   w.integer(20, int64_t(a.type));
@@ -100,11 +120,12 @@ WireWriter as_message(const Node& n) {
   w.text(4, n.op_type);
   for (const Attribute& a : n.attributes) w.message(5, as_message(a));
   if (!n.domain.empty()) w.text(7, n.domain);
+  if (!n.overload.empty()) w.text(8, n.overload);
   return w;
 }
 
-WireWriter as_message(const ValueInfo& info) {
-  WireWriter tensor;
+WireWriter type_of(const ValueInfo& info) {
+  WireWriter tensor, type;
   tensor.integer(1, int64_t(info.type));
   if (info.has_shape) {
     WireWriter shape;
@@ -116,10 +137,15 @@ WireWriter as_message(const ValueInfo& info) {
     }
     tensor.message(2, shape);
   }
-  WireWriter type, w;
   type.message(1, tensor);
+  return type;
+}
+
+WireWriter as_message(const ValueInfo& info) {
+  WireWriter w;
   w.text(1, info.name);
-  w.message(2, type);
+  if (info.as_read) w.bytes(2, *info.as_read);
+  else w.message(2, type_of(info));
   return w;
 }
 
@@ -133,10 +159,33 @@ WireWriter as_message(const Graph& graph, std::optional<size_t> begin) {
   }
   for (const ValueInfo& v : graph.inputs) w.message(11, as_message(v));
   for (const ValueInfo& v : graph.outputs) w.message(12, as_message(v));
+  for (const ValueInfo& v : graph.value_infos) w.message(13, as_message(v));
+  for (const SparseTensor& t : graph.sparse_initializers) w.message(15, as_message(t.values, t.indices, t.dims));
   return w;
 }
 
 WireWriter as_message(const Graph& graph) { return as_message(graph, std::nullopt); }
+
+WireWriter opset(const std::string& domain, int64_t version) {
+  WireWriter w;
+  w.text(1, domain);
+  w.integer(2, version);
+  return w;
+}
+
+WireWriter as_message(const Function& f) {
+  WireWriter w;
+  w.text(1, f.name);
+  for (const std::string& s : f.inputs) w.text(4, s);
+  for (const std::string& s : f.outputs) w.text(5, s);
+  for (const std::string& s : f.attributes) w.text(6, s);
+  for (const Node& n : f.nodes) w.message(7, as_message(n));
+  for (const auto& [domain, version] : f.opsets) w.message(9, opset(domain, version));
+  w.text(10, f.domain);
+  for (const Attribute& a : f.defaults) w.message(11, as_message(a));
+  if (!f.overload.empty()) w.text(13, f.overload);
+  return w;
+}
 
 }  // namespace
 
@@ -154,12 +203,9 @@ std::string write_model(const Model& model) {
     w.message(7, graph);
     break;
   }
-  for (const auto& [domain, version] : model.opsets) {
-    WireWriter opset;
-    opset.text(1, domain);
-    opset.integer(2, version);
-    w.message(8, opset);
-  }
+  for (const auto& [domain, version] : model.opsets) w.message(8, opset(domain, version));
+  for (const auto& [key, value] : model.metadata) w.message(14, entry(key, value));
+  for (const Function& f : model.functions) w.message(25, as_message(f));
   return w.data();
 }
 

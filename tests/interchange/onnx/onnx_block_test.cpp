@@ -95,9 +95,12 @@ TEST_CASE("onnx block: specialized, it is a SymbolBlock, which MXNet's files tak
   gluon::SymbolBlock block = onnx::load_block(folder.path / "net.onnx");
   CHECK(largest_difference(block(x), y) < 1e-5);
   CHECK(block.program().list_arguments().size() == 7);
+  CHECK_THROWS_WITH(block(nd.zeros({3, 3, 8, 8})), Catch::Contains("holds for the shape (2, 3, 8, 8) alone"));
+  CHECK_THROWS_AS(block(nd.zeros({2, 3, 8, 8}, {.dtype = DType::float64})), TypeError);
   block.hybridize();
   block(x);
-  block.export_model((folder.path / "exported").string());
+  CHECK_THROWS_AS(block.export_model((folder.path / "exported").string()), StateError);
+  block.export_model((folder.path / "exported").string(), 0, {.fixed_shapes = true});
   const std::string input = onnx::load(folder.path / "net.onnx").inputs().at(0).name;
   gluon::SymbolBlock imported =
       gluon::SymbolBlock::imports(folder.path / "exported-symbol.json", {input}, folder.path / "exported-0000.params");
@@ -105,6 +108,119 @@ TEST_CASE("onnx block: specialized, it is a SymbolBlock, which MXNet's files tak
   Around around(block);
   around.hybridize();
   CHECK(largest_difference(around(x), nd.relu(y)) < 1e-5);
+}
+
+TEST_CASE("onnx block: specialized, it takes other sizes where the program is the same for them") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  net(nd.random_normal({2, 3, 8, 8}));
+  onnx::save(net, folder.path / "net.onnx", {.batch_name = "n"});
+  gluon::SymbolBlock block = onnx::load_block(folder.path / "net.onnx", {{2, 3, 8, 8}});
+  const NDArray more = nd.random_normal({5, 3, 8, 8});
+  CHECK(largest_difference(block(more), net(more)) < 1e-5);
+  CHECK_THROWS_WITH(block(nd.zeros({2, 3, 9, 8})), Catch::Contains("(-1, 3, 8, 8)"));
+  CHECK_THROWS_AS(onnx::load(folder.path / "net.onnx").specialize({{2, 3, 9, 8}}), ShapeError);
+  block.export_model((folder.path / "exported").string());
+
+  const Symbol x = sym.var("x", {2, 4});
+  onnx::save(sym.reshape(x, {-3}), {{"x", {Shape(2, 4), DType::float32}}}, {}, folder.path / "flat.onnx",
+             {.batch_name = "n"});
+  CHECK(onnx::load_block(folder.path / "flat.onnx", {{2, 4}})(nd.zeros({3, 4})).shape() == Shape(12));
+}
+
+// Two arrays of it.
+struct Both : gluon::HybridBlock<Both> {
+  auto hybrid_forward(auto F, auto x) { return std::pair(x + 1.0, F.relu(x)); }
+};
+
+TEST_CASE("onnx block: loaded nets are parts of containers, of nets that are hybridized and of training steps") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  const NDArray x = nd.random_normal({4, 3, 8, 8}), label = nd.array({0, 1, 2, 3});
+  net(x);
+  onnx::save(net, folder.path / "net.onnx", {.batch_name = "n"});
+  onnx::Block back = onnx::load(folder.path / "net.onnx");
+  for (const bool is_hybridized : {false, true}) {
+    CAPTURE(is_hybridized);
+    nn::HybridSequential all(back, nn::Activation("relu"), nn::Dense(2));
+    all.initialize(init::Xavier());
+    all.hybridize(is_hybridized);
+    for (const int64_t rows : {4, 2, 4}) {
+      const NDArray part = x.slice(0, rows), y = all(part);
+      CHECK(largest_difference(y, all[2](nd.relu(net(part)))) < 1e-5);
+    }
+    nn::HybridSequential symbols(onnx::load_block(folder.path / "net.onnx", {x.shape()}), nn::Activation("relu"));
+    symbols.hybridize(is_hybridized);
+    CHECK(largest_difference(symbols(x), nd.relu(net(x))) < 1e-5);
+
+    Both two;
+    two.hybridize();
+    two(x);
+    onnx::save(two, folder.path / "two.onnx");
+    onnx::Block two_back = onnx::load(folder.path / "two.onnx");
+    nn::HybridSequential lists(onnx::load_block(folder.path / "two.onnx"));
+    lists.hybridize(is_hybridized);
+    const std::vector<NDArray> ys = lists(std::vector{x});
+    REQUIRE(ys.size() == 2);
+    CHECK(largest_difference(ys[1], nd.relu(x)) == 0);
+    CHECK_THROWS_WITH(lists(x), Catch::Contains("gives 2 arrays"));
+    CHECK_THROWS_WITH(two_back(x), Catch::Contains("2 outputs"));
+    CHECK_THROWS_WITH(two_back(sym.var("x", x.shape())), Catch::Contains("2 outputs"));
+  }
+  CHECK_THROWS_AS(back(sym.var("x")), TraceError);  // of no known shape
+  CHECK_THROWS_AS(back(sym.var("x", {2, 4, 8, 8})), ShapeError);
+  CHECK_THROWS_AS(back.compose_on({}), ValueError);
+
+  // the same steps as those of its own net
+  gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
+  std::vector<NDArray> losses;
+  const auto train = [&](auto model) {
+    gluon::Trainer trainer(model.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+    gluon::TrainingStep step(model, loss_fn, trainer);
+    NDArray loss;
+    for (int i = 0; i < 3; ++i) loss = step(x, label);
+    losses.push_back(loss);
+  };
+  train(back);
+  train(net);
+  CHECK(largest_difference(losses[0], losses[1]) < 1e-4);
+}
+
+TEST_CASE("onnx block: written again it is the same model with the values of now") {
+  Folder folder;
+  Net net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  const NDArray x = nd.random_normal({4, 3, 8, 8}), label = nd.array({0, 1, 2, 3});
+  net(x);
+  onnx::save(net, folder.path / "net.onnx", {.opset = 18, .batch_name = "n"});
+  onnx::Block back = onnx::load(folder.path / "net.onnx");
+  gluon::Trainer trainer(back.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+  autograd::record([&] { return gluon::loss::SoftmaxCrossEntropyLoss()(back(x), label); }).backward();
+  trainer.step(4);
+  onnx::save(back, folder.path / "net.onnx");  // over the file that it came from
+  onnx::Block again = onnx::load(folder.path / "net.onnx");
+  const NDArray more = nd.random_normal({7, 3, 8, 8});
+  CHECK(largest_difference(again(more), back(more)) == 0);
+  CHECK(largest_difference(again(more), net(more)) > 1e-4);
+  CHECK(again.inputs().at(0).name == back.inputs().at(0).name);
+  CHECK(again.inputs().at(0).dim_names.at(0) == "n");
+  CHECK(again.outputs().at(0).name == back.outputs().at(0).name);
+  CHECK(again.summary().opsets == std::map<std::string, int64_t>{{"", 18}});
+  onnx::save(back, folder.path / "net.onnx", {.opset = 18, .max_file_bytes = 0, .min_external_bytes = 1});
+  CHECK(largest_difference(onnx::load(folder.path / "net.onnx")(more), back(more)) == 0);
+  onnx::save(onnx::load(folder.path / "net.onnx"), folder.path / "one.onnx");  // from two files
+  CHECK(largest_difference(onnx::load(folder.path / "one.onnx")(more), back(more)) == 0);
+  CHECK_THROWS_WITH(onnx::save(back, folder.path / "no.onnx", {.opset = 17}),
+                    Catch::Contains("its own opset, 18, not"));
+  CHECK_THROWS_WITH(onnx::save(back, folder.path / "no.onnx", {.batch_name = "m"}), Catch::Contains("its own inputs"));
+  back.cast(DType::float16);
+  CHECK_THROWS_AS(onnx::save(back, folder.path / "no.onnx"), TypeError);
+  CHECK_FALSE(fs::exists(folder.path / "no.onnx"));
 }
 
 TEST_CASE("onnx block: a program holds for the values that it depends on", "[onnx]") {

@@ -1,0 +1,432 @@
+#include "kaon/interchange/onnx/export/any_size.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "kaon/engine/error.h"
+#include "kaon/interchange/onnx/convert/program.h"
+#include "kaon/interchange/onnx/format/model.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon::onnx::exporting {
+
+using format::Graph;
+using format::Node;
+
+namespace {
+
+constexpr size_t kMaxNames = 3;
+constexpr int64_t kMaxNumbers = 64;  // of an array whose numbers may each depend on sizes
+
+// Of each product of sizes, by the bits of which sizes are its factors: how often it counts.
+using Polynomial = std::vector<int64_t>;
+
+bool is_constant(const Polynomial& p) {
+  return std::all_of(p.begin() + 1, p.end(), [](int64_t c) { return c == 0; });
+}
+
+bool same_graph(const Graph& a, const Graph& b);
+
+bool same_tensor(const format::Tensor& a, const format::Tensor& b) {
+  return a.name == b.name && a.type == b.type && a.dims == b.dims && a.strings == b.strings &&
+         std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
+}
+
+bool same_attribute(const format::Attribute& a, const format::Attribute& b) {
+  return a.name == b.name && a.type == b.type && a.f == b.f && a.i == b.i && a.s == b.s && a.floats == b.floats &&
+         a.integers == b.integers && a.strings == b.strings &&
+         std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(), same_tensor) &&
+         std::equal(a.graphs.begin(), a.graphs.end(), b.graphs.begin(), b.graphs.end(),
+                    [](const auto& x, const auto& y) { return same_graph(*x, *y); });
+}
+
+// Of the same attributes: the first whose value differs.
+const format::Attribute* differing_attribute(const Node& a, const Node& b) {
+  for (size_t i = 0; i < a.attributes.size() && i < b.attributes.size(); ++i) {
+    if (!same_attribute(a.attributes[i], b.attributes[i])) return &a.attributes[i];
+  }
+  return nullptr;
+}
+
+bool same_structure(const Node& a, const Node& b) {
+  return a.op_type == b.op_type && a.domain == b.domain && a.inputs == b.inputs && a.outputs == b.outputs &&
+         a.attributes.size() == b.attributes.size();
+}
+
+bool same_graph(const Graph& a, const Graph& b) {
+  return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
+                    [](const Node& x, const Node& y) {
+                      return same_structure(x, y) && differing_attribute(x, y) == nullptr;
+                    }) &&
+         std::equal(a.initializers.begin(), a.initializers.end(), b.initializers.begin(), b.initializers.end(),
+                    same_tensor);
+}
+
+std::string text_of(const format::Attribute& a) {
+  switch (a.type) {
+    case format::Attribute::Type::integer: return std::to_string(a.i);
+    case format::Attribute::Type::float32: return fmt::format("{}", a.f);
+    case format::Attribute::Type::integers: {
+      std::string all;
+      for (int64_t i : a.integers) all += (all.empty() ? "" : ", ") + std::to_string(i);
+      return '[' + all + ']';
+    }
+    default: return "another";
+  }
+}
+
+// a, a + b, a + 2 b ...
+struct Range {
+  double first = 0, step = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// The array as a range, in any shape. Nothing: it is none.
+std::optional<Range> as_range(const NDArray& array) {
+  if (array.size() < 2 || array.dtype() == DType::boolean) return std::nullopt;
+  const NDArray numbers = array.astype(DType::float64).reshape({-1});
+  const auto values = numbers.data<const double>();
+  const Range range{values[0], values[1] - values[0]};
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != range.first + double(i) * range.step) return std::nullopt;
+  }
+  return range;
+}
+
+NDArray one_of(const NDArray& array) { return array.reshape({-1}).slice(0, 1); }
+
+bool is_uniform(const NDArray& array) {
+  return array.size() > 0 &&
+         convert::same_values(nd.broadcast_to(one_of(array), {Shape(array.size())}), array.reshape({-1}));
+}
+
+// One graph out of several.
+class Joining {
+ public:
+  Joining(const AnySizes& sizes, std::vector<Builder>& graphs) : sizes_(sizes), graphs_(graphs) {}
+
+  void run() {
+    Graph& graph = graphs_[0].graph();
+    compare_nodes();
+    std::vector<Node> nodes = std::move(graph.nodes);
+    graph.nodes.clear();
+    compare_arrays(nodes);
+    std::move(nodes.begin(), nodes.end(), std::back_inserter(graph.nodes));
+    for (const NamedSize& name : sizes_.names()) {
+      for (const auto& [input, axis] : name.places) graph.inputs[input].dims[size_t(axis)] = {-1, name.name};
+    }
+    for (size_t i = 0; i < graph.outputs.size(); ++i) name_dims(graph.outputs[i], i);
+  }
+
+ private:
+  [[noreturn]] void refuse(size_t graph, const std::string& what) const {
+    throw ValueError(fmt::format("[onnx] {} cannot have any size: {} for {} and for {}",
+                                 sizes_.names().size() == 1 ? sizes_.names()[0].name : "the named dimensions", what,
+                                 sizes_.describe(0), sizes_.describe(graph)));
+  }
+
+  void compare_nodes() const {
+    const auto& first = graphs_[0].graph().nodes;
+    for (size_t g = 1; g < graphs_.size(); ++g) {
+      const auto& other = graphs_[g].graph().nodes;
+      for (size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
+        if (!same_structure(first[i], other[i]))
+          refuse(g, fmt::format("the model has other nodes from {} ({}) on", first[i].name, first[i].op_type));
+        if (const auto* a = differing_attribute(first[i], other[i])) {
+          refuse(g, fmt::format("node {} ({}) has the attribute {} with other values, {} and {},", first[i].name,
+                                first[i].op_type, a->name, text_of(*a), text_of(*other[i].find(a->name))));
+        }
+      }
+      if (first.size() != other.size() || graphs_[g].arrays().size() != graphs_[0].arrays().size())
+        refuse(g, "the model has other numbers of nodes");
+    }
+  }
+
+  // What the values of all graphs are by the sizes; nothing where no polynomial gives them.
+  std::optional<Polynomial> fit(const std::vector<int64_t>& values) const {
+    const size_t names = sizes_.names().size(), corners = size_t(1) << names;
+    std::vector<uint64_t> p(values.begin(), values.begin() + std::ptrdiff_t(corners));
+    for (size_t name = 0; name < names; ++name) {
+      const size_t bit = size_t(1) << name;
+      for (size_t at = 0; at < corners; ++at) {
+        if ((at & bit) != 0) continue;
+        p[at | bit] -= p[at];  // from one size to the next
+        p[at] -= p[at | bit] * uint64_t(sizes_.sizes(0)[name]);
+      }
+    }
+    Polynomial result(p.begin(), p.end());
+    return evaluate(result, sizes_.graphs() - 1) == values.back() ? std::optional(result) : std::nullopt;
+  }
+
+  int64_t evaluate(const Polynomial& p, size_t graph) const {
+    uint64_t sum = 0;
+    for (size_t at = 0; at < p.size(); ++at) {
+      uint64_t product = uint64_t(p[at]);
+      for (size_t name = 0; name < sizes_.names().size(); ++name) {
+        if ((at >> name & 1) != 0) product *= uint64_t(sizes_.sizes(graph)[name]);
+      }
+      sum += product;
+    }
+    return int64_t(sum);
+  }
+
+  // Of the array's dimensions.
+  std::optional<std::vector<Polynomial>> fit_dims(size_t array) const {
+    std::vector<Polynomial> dims;
+    const int rank = graphs_[0].arrays()[array].ndim();
+    for (const Builder& g : graphs_) {
+      if (g.arrays()[array].ndim() != rank) return std::nullopt;
+    }
+    for (int axis = 0; axis < rank; ++axis) {
+      std::vector<int64_t> values;
+      for (const Builder& g : graphs_) values.push_back(g.arrays()[array].shape()[axis]);
+      std::optional<Polynomial> p = fit(values);
+      if (!p) return std::nullopt;
+      dims.push_back(std::move(*p));
+    }
+    return dims;
+  }
+
+  std::optional<std::vector<Polynomial>> fit_numbers(size_t array) const {
+    const NDArray& first = graphs_[0].arrays()[array];
+    if (first.dtype() != DType::int64 || first.ndim() > 1 || first.size() > kMaxNumbers) return std::nullopt;
+    std::vector<Polynomial> numbers;
+    for (size_t i = 0; i < size_t(first.size()); ++i) {
+      std::vector<int64_t> values;
+      for (const Builder& g : graphs_) {
+        if (g.arrays()[array].shape() != first.shape()) return std::nullopt;
+        values.push_back(g.arrays()[array].data<const int64_t>()[i]);
+      }
+      std::optional<Polynomial> p = fit(values);
+      if (!p) return std::nullopt;
+      numbers.push_back(std::move(*p));
+    }
+    return numbers;
+  }
+
+  // One of the sizes, computed by the model, (1,).
+  const std::string& size(size_t name) {
+    std::string& value = values_[name];
+    if (value.empty()) {
+      const NamedSize& n = sizes_.names()[name];
+      const auto& [input, axis] = n.places[0];
+      value = builder().nodes("Shape", {builder().graph().inputs[input].name},
+                              {integer("start", axis), integer("end", axis + 1)}, 1, n.name)[0];
+    }
+    return value;
+  }
+
+  const std::string& constant(int64_t value) {
+    std::string& name = constants_[value];
+    if (name.empty()) name = builder().constant({value});
+    return name;
+  }
+
+  // The polynomial's value, (1,).
+  const std::string& number(const Polynomial& p) {
+    std::string& value = numbers_[p];
+    if (!value.empty()) return value;
+    std::string sum = p[0] == 0 && !is_constant(p) ? "" : constant(p[0]);
+    for (size_t at = 1; at < p.size(); ++at) {
+      if (p[at] == 0) continue;
+      std::string product = p[at] == 1 ? "" : constant(p[at]);
+      for (size_t name = 0; name < sizes_.names().size(); ++name) {
+        if ((at >> name & 1) == 0) continue;
+        product = product.empty() ? size(name) : node("Mul", {product, size(name)});
+      }
+      sum = sum.empty() ? product : node("Add", {sum, product});
+    }
+    return value = sum;
+  }
+
+  std::string node(std::string_view op_type, const std::vector<std::string>& inputs,
+                   std::vector<Attribute> attributes = {}) {
+    return builder().nodes(op_type, inputs, std::move(attributes), 1, "size")[0];
+  }
+
+  std::string list(const std::vector<Polynomial>& numbers) {
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < numbers.size();) {
+      std::vector<int64_t> known;
+      while (i < numbers.size() && is_constant(numbers[i])) known.push_back(numbers[i++][0]);
+      if (!known.empty()) parts.push_back(builder().constant(known));
+      if (i < numbers.size()) parts.push_back(number(numbers[i++]));
+    }
+    return parts.size() == 1 ? parts[0] : node("Concat", parts, {integer("axis", 0)});
+  }
+
+  static bool is_read_inside(const Node& node, const std::string& value) {
+    for (const auto& a : node.attributes) {
+      for (const auto& g : a.graphs) {
+        for (const Node& n : g->nodes) {
+          if (std::count(n.inputs.begin(), n.inputs.end(), value) > 0 || is_read_inside(n, value)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  // Whether all who read the value take it as the shape of a Reshape that copies no dimension.
+  static bool only_reshapes(const std::vector<Node>& nodes, const std::string& value) {
+    bool is_read = false;
+    for (const Node& n : nodes) {
+      if (is_read_inside(n, value)) return false;
+      for (size_t i = 0; i < n.inputs.size(); ++i) {
+        if (n.inputs[i] != value) continue;
+        if (n.op_type != "Reshape" || i != 1 || n.find("allowzero")) return false;
+        is_read = true;
+      }
+    }
+    return is_read;
+  }
+
+  void compare_arrays(std::vector<Node>& nodes) {
+    std::vector<NDArray>& arrays = builder().arrays();
+    std::map<std::string, std::string> computed;  // initializers that the model computes
+    std::set<size_t> gone;
+    const size_t count = arrays.size();
+    for (size_t i = 0; i < count; ++i) {
+      const auto differs = std::find_if(graphs_.begin() + 1, graphs_.end(), [&](const Builder& g) {
+        return !convert::same_values(g.arrays()[i], arrays[i]);
+      });
+      if (differs == graphs_.end()) continue;
+      const std::string name = builder().graph().initializers[i].name;
+      if (const auto numbers = fit_numbers(i)) {
+        if (const auto open = with_code(*numbers); !open.empty() && only_reshapes(nodes, name)) {
+          arrays[i] = nd.array(open);
+          continue;
+        }
+        computed[name] = arrays[i].ndim() == 1 ? list(*numbers) : node("Squeeze", {number((*numbers)[0]), constant(0)});
+      } else if (const std::string value = computed_array(i); !value.empty()) {
+        computed[name] = value;
+      } else {
+        refuse(size_t(differs - graphs_.begin()),
+               fmt::format("the constant {} of shape {} has other values,", name, arrays[i].shape().str()));
+      }
+      gone.insert(i);
+    }
+    remove(gone);
+    rename(nodes, computed);
+  }
+
+  // The shape of a Reshape with -1 in the place of the only dimension that depends on sizes; else {}.
+  static std::vector<int64_t> with_code(const std::vector<Polynomial>& numbers) {
+    std::vector<int64_t> codes;
+    for (const Polynomial& p : numbers) codes.push_back(is_constant(p) ? p[0] : -1);
+    const bool is_one = std::count(codes.begin(), codes.end(), -1) == 1;
+    return is_one && std::count(codes.begin(), codes.end(), 0) == 0 ? codes : std::vector<int64_t>();
+  }
+
+  // An array of one value, or a range, whose shape depends on sizes. "": it is neither.
+  std::string computed_array(size_t i) {
+    const NDArray first = builder().arrays()[i];
+    const auto dims = fit_dims(i);
+    if (!dims) return "";
+    const auto all = [&](auto holds) {
+      return std::all_of(graphs_.begin(), graphs_.end(), [&](const Builder& g) { return holds(g.arrays()[i]); });
+    };
+    if (all([&](const NDArray& a) { return is_uniform(a) && convert::same_values(one_of(a), one_of(first)); })) {
+      return node("Expand", {builder().initializer(one_of(first).copy(), "value"), list(*dims)});
+    }
+    const auto range = as_range(first);
+    if (!range || !all([&](const NDArray& a) { return as_range(a) == range; })) return "";
+    std::vector<int64_t> counts;
+    for (const Builder& g : graphs_) counts.push_back(g.arrays()[i].size());
+    const auto count = fit(counts);
+    if (!count) return "";
+    const DType dtype = first.dtype();
+    const std::string steps =
+        node("Range", {builder().scalar(0, DType::int64), node("Squeeze", {number(*count), constant(0)}),
+                       builder().scalar(1, DType::int64)});
+    std::string value = node("Cast", {steps}, {integer("to", int64_t(format::element_type_of(dtype)))});
+    if (range->step != 1) value = node("Mul", {value, builder().scalar(range->step, dtype)});
+    if (range->first != 0) value = node("Add", {value, builder().scalar(range->first, dtype)});
+    return first.ndim() == 1 ? value : node("Reshape", {value, list(*dims)});
+  }
+
+  void remove(const std::set<size_t>& gone) {
+    auto& initializers = builder().graph().initializers;
+    auto& arrays = builder().arrays();
+    for (auto i = gone.rbegin(); i != gone.rend(); ++i) {
+      initializers.erase(initializers.begin() + std::ptrdiff_t(*i));
+      arrays.erase(arrays.begin() + std::ptrdiff_t(*i));
+    }
+  }
+
+  static void rename(std::vector<Node>& nodes, const std::map<std::string, std::string>& names) {
+    for (Node& n : nodes) {
+      for (std::string& input : n.inputs) {
+        if (const auto at = names.find(input); at != names.end()) input = at->second;
+      }
+      for (auto& a : n.attributes) {
+        for (auto& g : a.graphs) rename(g->nodes, names);
+      }
+    }
+  }
+
+  // The output's dimensions: numbers where they are the same in all graphs, names where they are sizes, else nothing.
+  void name_dims(format::ValueInfo& info, size_t output) const {
+    for (size_t axis = 0; axis < info.dims.size(); ++axis) {
+      std::vector<int64_t> values;
+      for (const Builder& g : graphs_) values.push_back(g.graph().outputs[output].dims[axis].value);
+      if (std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; })) continue;
+      info.dims[axis] = {-1, ""};
+      const auto p = fit(values);
+      for (size_t name = 0; p && name < sizes_.names().size(); ++name) {
+        Polynomial alone(p->size());
+        alone[size_t(1) << name] = 1;
+        if (*p == alone) info.dims[axis].name = sizes_.names()[name].name;
+      }
+    }
+  }
+
+  Builder& builder() { return graphs_[0]; }
+
+  const AnySizes& sizes_;
+  std::vector<Builder>& graphs_;
+  std::map<size_t, std::string> values_;
+  std::map<int64_t, std::string> constants_;
+  std::map<Polynomial, std::string> numbers_;
+};
+
+}  // namespace
+
+AnySizes::AnySizes(std::vector<NamedSize> names) : names_(std::move(names)) {
+  if (names_.size() > kMaxNames)
+    throw ValueError(
+        fmt::format("[onnx] at most {} names of dimensions are written, got {}", kMaxNames, names_.size()));
+  // One is a size by itself to many operators.
+  std::vector<int64_t> least;
+  for (const NamedSize& n : names_) least.push_back(std::max<int64_t>(n.size, 2));
+  for (size_t corner = 0; corner < size_t(1) << names_.size(); ++corner) {
+    std::vector<int64_t> sizes = least;
+    for (size_t i = 0; i < sizes.size(); ++i) sizes[i] += int64_t(corner >> i & 1);
+    sizes_.push_back(sizes);
+  }
+  for (size_t i = 0; i < least.size(); ++i) least[i] += 3 + 2 * int64_t(i);
+  sizes_.push_back(least);
+}
+
+std::string AnySizes::describe(size_t graph) const {
+  std::string text;
+  for (size_t i = 0; i < names_.size(); ++i)
+    text += fmt::format("{}{} = {}", i == 0 ? "" : ", ", names_[i].name, sizes_[graph][i]);
+  return text;
+}
+
+std::string AnySizes::describe_known() const {
+  std::string text;
+  for (const NamedSize& n : names_) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", n.name, n.size);
+  return text;
+}
+
+Builder AnySizes::joined(std::vector<Builder> graphs) const {
+  Joining(*this, graphs).run();
+  return std::move(graphs[0]);
+}
+
+}  // namespace kaon::onnx::exporting
