@@ -14,7 +14,7 @@
 #include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/interchange/load_weights.h"
-#include "kaon/interchange/onnx/block_state.h"
+#include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/convert/call.h"
 
 namespace kaon::onnx {

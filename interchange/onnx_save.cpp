@@ -7,7 +7,7 @@
 
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/interchange/onnx.h"
-#include "kaon/interchange/onnx/block_state.h"
+#include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/export/any_size.h"
 #include "kaon/interchange/onnx/export/external.h"
 #include "kaon/interchange/onnx/export/program.h"

@@ -31,6 +31,12 @@ void convert_net(const Options& o) {
     throw ValueError(fmt::format("a net is written as <name>{} or .onnx, got '{}'", suffix, o.out));
   }
   tools::Model model = tools::open_model(o.in, {});
+  const onnx::SaveOptions options{.max_file_bytes = o.file_bytes};
+  if (model.is_onnx && to_onnx && o.shapes.empty()) {  // the model as it is
+    onnx::save(onnx::load(o.in), o.out, options);
+    fmt::print("wrote {}\n", o.out);
+    return;
+  }
   const std::vector<Shape> shapes = model.parse_shapes(o.shapes);
   std::vector<NDArray> zeros;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -38,10 +44,7 @@ void convert_net(const Options& o) {
     zeros.push_back(nd.zeros(shapes[i], {.dtype = model.dtypes[i]}));
   }
   if (to_onnx) {
-    const onnx::SaveOptions options{.max_file_bytes = o.file_bytes};
-    if (model.is_onnx && o.shapes.empty()) {  // the model as it is
-      onnx::save(onnx::load(o.in), o.out, options);
-    } else if (model.is_onnx) {  // the program for these shapes
+    if (model.is_onnx) {  // the program for these shapes
       gluon::SymbolBlock block = onnx::load_block(o.in, shapes);
       block.hybridize();
       block.forward(zeros);

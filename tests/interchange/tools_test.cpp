@@ -275,6 +275,9 @@ TEST_CASE("tools: kaon-convert takes nets to ONNX and back", "[interchange]") {
   CHECK(result("again.onnx") < 1e-4f);
   convert(quoted(e.folder / "net-symbol.json"), "beside.onnx", "--shape data=2,3 --file-bytes 0");
   CHECK(result("beside.onnx") < 1e-4f);
+  convert(e.file, "whole.onnx", "");
+  CHECK(onnx::load(e.folder / "whole.onnx").inputs().at(0).dim_names.at(0) == "n");
+  CHECK(result("whole.onnx") < 1e-4f);
   convert(e.file, "same.onnx", "--shape 2,3");
   CHECK(result("same.onnx") < 1e-4f);
   CHECK_THAT(run("convert", e.file + " " + quoted(e.folder / "b-symbol.json")).text, Contains("--shape: none for"));
