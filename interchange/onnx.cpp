@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "kaon/gluon/internal/adopt_values.h"
 #include "kaon/gluon/internal/block_node.h"
@@ -14,6 +13,7 @@
 #include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/interchange/load_weights.h"
+#include "kaon/interchange/onnx/block/roles.h"
 #include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/convert/call.h"
 
@@ -38,68 +38,6 @@ ValueInfo as_public(const format::ValueInfo& info) {
   }
   return v;
 }
-
-// Names of initializers that only ever are running statistics.
-void add_statistics(const std::vector<format::Node>& nodes, std::set<std::string>& to) {
-  for (const format::Node& n : nodes) {
-    if (n.op_type != "BatchNormalization" || n.inputs.size() < 5) continue;
-    to.insert(n.inputs[3]);
-    to.insert(n.inputs[4]);
-  }
-}
-
-// Initializers that only ever are the second factor of a product of matrices. Layers of Kaon's have them transposed,
-// so that they are kept that way: a plan would transpose them in each call.
-void add_weights(const std::vector<format::Node>& nodes, std::set<std::string>& weights,
-                 std::set<std::string>& others) {
-  for (const format::Node& n : nodes) {
-    const auto* turns = n.find("transB");
-    const bool is_product =
-        n.domain.empty() && (n.op_type == "MatMul" || (n.op_type == "Gemm" && (!turns || turns->i == 0)));
-    for (size_t i = 0; i < n.inputs.size(); ++i) (is_product && i == 1 ? weights : others).insert(n.inputs[i]);
-    for (const auto& a : n.attributes) {
-      for (const auto& g : a.graphs) {
-        std::set<std::string> inside;  // values there are looked up by name
-        add_weights(g->nodes, inside, others);
-        others.merge(inside);
-      }
-    }
-  }
-}
-
-// Initializers that are scales of quantised tensors: what is made of them when a model is converted is no function of
-// them, so that they are constants.
-void add_scales(const std::vector<format::Node>& nodes, std::set<std::string>& to) {
-  for (const format::Node& n : nodes) {
-    const bool reads_scales = n.op_type.starts_with("QLinear") || n.op_type.ends_with("quantizeLinear") ||
-                              n.op_type == "QuantizeLinear" || n.op_type == "QGemm";
-    if (n.op_type == "QMoE") {
-      for (size_t i : {3, 6, 9}) {
-        if (i < n.inputs.size()) to.insert(n.inputs[i]);
-      }
-    }
-    const bool reads_packed = n.op_type == "MatMulNBits" || n.op_type == "GatherBlockQuantized";
-    if (!reads_scales && !reads_packed) continue;
-    for (size_t i = 1; i < n.inputs.size() && !(reads_packed && i > 4); ++i) to.insert(n.inputs[i]);
-  }
-}
-
-// The memory of initializers: which of them have some for themselves. Files may say otherwise.
-class OwnMemory {
- public:
-  // Whether no tensor before was in these bytes.
-  bool add(format::Bytes bytes) {
-    const auto begin = reinterpret_cast<uintptr_t>(bytes.data()), end = begin + bytes.size();
-    const auto after = ranges_.lower_bound(begin);
-    if (after != ranges_.end() && after->first < end) return false;
-    if (after != ranges_.begin() && std::prev(after)->second > begin) return false;
-    ranges_.emplace(begin, end);
-    return true;
-  }
-
- private:
-  std::map<uintptr_t, uintptr_t> ranges_;
-};
 
 void count_operators(const std::vector<format::Node>& nodes, const format::Model& model, Summary& summary) {
   for (const format::Node& n : nodes) {
@@ -197,15 +135,11 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
     : gluon::Block("onnx"), state_(std::make_shared<State>()) {
   State& s = *state_;
   s.model = format::read_model(file);
-  std::set<std::string> statistics;
-  add_statistics(s.model.graph.nodes, statistics);
-  std::set<std::string> weights, others, scales;
-  add_weights(s.model.graph.nodes, weights, others);
-  add_scales(s.model.graph.nodes, scales);
+  const block::Roles roles = block::roles_of(s.model.graph.nodes);
   std::unordered_set<std::string_view> taken;
   for (const format::Tensor& t : s.model.graph.initializers) taken.insert(t.name);
   for (const format::ValueInfo& info : s.model.graph.inputs) taken.insert(info.name);
-  OwnMemory memory;
+  block::OwnMemory memory;
   for (const format::Tensor& t : s.model.graph.initializers) {
     if (t.type == format::ElementType::string) {
       s.constants[t.name] = convert::Value::text(t.strings, t.shape());
@@ -215,18 +149,19 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
     const auto dtype = format::dtype_of(t.type);
     // it has a name of its own: for a square matrix nothing else tells the two layouts apart
     const std::string turned_name = t.name + std::string(gluon::transposed_suffix);
-    const bool is_turned = is_floating(*dtype) && values.ndim() == 2 && values.size() > 0 && weights.contains(t.name) &&
-                           !others.contains(t.name) && !taken.contains(turned_name);
+    const bool is_turned = is_floating(*dtype) && values.ndim() == 2 && values.size() > 0 && roles.is_weight(t.name) &&
+                           !taken.contains(turned_name);
     const NDArray own = is_turned ? nd.transpose(values) : values;
     // numbers without dimensions are attributes rather than weights
     if (!options.trainable || !is_floating(*dtype) || values.ndim() == 0 || values.size() == 0 ||
-        scales.contains(t.name)) {
+        roles.scales.contains(t.name)) {
       convert::Value& constant = s.constants[t.name] = convert::Value::constant(values, t.type);
       if (is_turned) constant.turned = Symbol::constant(own);  // once for all programs
       continue;
     }
     const std::string& name = is_turned ? turned_name : t.name;
-    const gluon::Parameter p(name, own.shape(), {.dtype = *dtype, .differentiable = !statistics.contains(t.name)});
+    const gluon::Parameter p(name, own.shape(),
+                             {.dtype = *dtype, .differentiable = !roles.statistics.contains(t.name)});
     std::optional<gluon::detail::AdoptValues> adopts;
     if (is_turned || memory.add(t.bytes)) adopts.emplace();
     p.set_data(own);
