@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/ops/half.h"
 
 namespace kaon::comm {
@@ -142,7 +143,7 @@ struct ShortSteps {
   std::unique_ptr<std::byte[]> other{new std::byte[most_bytes]};  // another rank's part
 };
 
-class ShortAllReduce final : public Pending {
+class ShortAllReduce final : public Pending, public engine::Pooled {
  public:
   ShortAllReduce(const Call& call, std::shared_ptr<ShortSteps> all, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                  int rank)
