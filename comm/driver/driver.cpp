@@ -313,6 +313,7 @@ void Driver::abandon(Running& running) {
 // Completes the running call.
 void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
   if (running.failure) abandon(running);
+  running.pending.reset();  // before another call begins
   running_ = nullptr;
   is_pending_ = false;
   drained_.notify_all();
