@@ -7,6 +7,7 @@
 #include <cstring>
 #include <list>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/gluon/kvstore/kvstore.h"
@@ -268,7 +269,9 @@ NDArray Trainer::UpdatePlan::apply(std::span<const NDArray* const> arrays, const
   const optimizer::Rule& rule = optimizer.rule();
   if (!scaling && clip_global_norm == 0) return rule.update(arrays, options, site);
   const NDArray* const state = scaling ? arrays.back() : nullptr;
-  std::vector<const NDArray*> all(arrays.begin(), arrays.end() - (state ? 1 : 0)), gradients;
+  engine::PooledVector<const NDArray*> all(arrays.begin(), arrays.end() - (state ? 1 : 0)), gradients;
+  all.reserve(all.size() + 1);
+  gradients.reserve(arrays.size());
   if (state) gradients.push_back(state);
   const size_t group = size_t(2 + rule.num_states());
   for (size_t i = 1; all_gradients.empty() && i + 1 < all.size(); i += group) gradients.push_back(all[i]);
