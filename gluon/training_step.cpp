@@ -347,7 +347,8 @@ NDArray TrainingStep::run(std::span<const NDArray* const> inputs, const std::sou
     for (const Trainer::Slot* s : slots_) held_.insert(held_.end(), s->states.begin(), s->states.end());
     held_.push_back(trainer_->rates(slots_));
   }
-  if (p.scales_losses) held_.push_back(trainer_->scale_state(detail::ParameterValues(slots_[0]->parameter)[0].device()));
+  if (p.scales_losses)
+    held_.push_back(trainer_->scale_state(detail::ParameterValues(slots_[0]->parameter)[0].device()));
   for (size_t k : p.summed) held_.push_back(slots_[k]->parameter.grad());
   arrays_.assign(inputs.begin(), inputs.end());
   for (const NDArray& a : held_) arrays_.push_back(&a);

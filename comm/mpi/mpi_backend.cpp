@@ -319,8 +319,8 @@ class MpiGroup final : public Group {
 
   std::unique_ptr<Pending> begin(const Call& c) override {
     if (c.kind == Kind::all_reduce && c.count * int64_t(size_of(c.dtype)) <= short_->longest) {
-      return std::unique_ptr<Pending>(new (*short_) ShortAllReduce(
-          c, short_, type_of(c.dtype), operations().get(c.op, c.dtype), comm_, rank_));
+      return std::unique_ptr<Pending>(
+          new (*short_) ShortAllReduce(c, short_, type_of(c.dtype), operations().get(c.op, c.dtype), comm_, rank_));
     }
     if (c.kind != Kind::send) return nullptr;
     std::vector<MPI_Request> requests;

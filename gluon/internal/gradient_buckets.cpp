@@ -55,7 +55,8 @@ GradientBuckets::GradientBuckets(comm::Communicator ranks, const BucketOptions& 
 
 void GradientBuckets::share_values() {
   bool is_same = has_compared_;
-  for (size_t k = 0; is_same && k < parameters_.size(); ++k) is_same = has_values_[k] == parameters_[k].is_initialized();
+  for (size_t k = 0; is_same && k < parameters_.size(); ++k)
+    is_same = has_values_[k] == parameters_[k].is_initialized();
   if (is_same) return;
   autograd::ModeScope mode(false, false);
   compare();

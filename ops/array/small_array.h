@@ -43,7 +43,8 @@ class SmallArray {
     size_t size;
   };
   explicit SmallArray(Room room)
-      : room_(room.size), data_(room_ > few ? engine::PoolAllocator<T>().allocate(room_) : reinterpret_cast<T*>(local_)) {}
+      : room_(room.size),
+        data_(room_ > few ? engine::PoolAllocator<T>().allocate(room_) : reinterpret_cast<T*>(local_)) {}
 
   size_t size_ = 0, room_;
   T* data_;

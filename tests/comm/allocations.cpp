@@ -155,10 +155,10 @@ bool is_steady(const std::string& what, bool counts_all, Step&& step) {
 }
 
 nn::HybridSequential lenet() {
-  return nn::HybridSequential(
-      nn::Conv2D(6, {.kernel_size = 5, .activation = "relu"}), nn::MaxPool2D({.pool_size = 2}),
-      nn::Conv2D(16, {.kernel_size = 5, .activation = "relu"}), nn::MaxPool2D({.pool_size = 2}),
-      nn::Dense(120, {.activation = "relu"}), nn::Dense(84, {.activation = "relu"}), nn::Dense(10));
+  return nn::HybridSequential(nn::Conv2D(6, {.kernel_size = 5, .activation = "relu"}), nn::MaxPool2D({.pool_size = 2}),
+                              nn::Conv2D(16, {.kernel_size = 5, .activation = "relu"}), nn::MaxPool2D({.pool_size = 2}),
+                              nn::Dense(120, {.activation = "relu"}), nn::Dense(84, {.activation = "relu"}),
+                              nn::Dense(10));
 }
 
 bool is_steady(int threads, const char* name, const optimizer::Optimizer& rule, Mode mode,
@@ -174,13 +174,14 @@ bool is_steady(int threads, const char* name, const optimizer::Optimizer& rule, 
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::TrainingStep training_step(net, loss, trainer);
   constexpr const char* modes[] = {"imperative", "hybridized", "training step"};
-  return is_steady(fmt::format("{} threads, {}, {}", threads, name, modes[int(mode)]), mode == Mode::training_step, [&] {
-    if (mode == Mode::training_step) return training_step(x, y);
-    const NDArray l = autograd::record([&] { return loss(net(x), y); });
-    l.backward();
-    with_count([&] { trainer.step(4 * ranks()); });
-    return l;
-  });
+  return is_steady(fmt::format("{} threads, {}, {}", threads, name, modes[int(mode)]), mode == Mode::training_step,
+                   [&] {
+                     if (mode == Mode::training_step) return training_step(x, y);
+                     const NDArray l = autograd::record([&] { return loss(net(x), y); });
+                     l.backward();
+                     with_count([&] { trainer.step(4 * ranks()); });
+                     return l;
+                   });
 }
 
 }  // namespace
