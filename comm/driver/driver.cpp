@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/buffer/device_launch.h"
 #include "kaon/engine/buffer/gpu_memory.h"
 #include "kaon/engine/engine.h"
@@ -135,7 +136,8 @@ void Driver::push(const Call& call, const NDArray& in, const NDArray& out, const
   Engine& engine = (out.defined() ? out : in).engine();
   Collective body(shared_from_this(), place, call, in.defined() ? in.ptr() : nullptr,
                   out.defined() ? out.ptr() : nullptr);
-  std::vector<Access> accesses;
+  engine::PooledVector<Access> accesses;
+  accesses.reserve(2);
   if (in.defined() && in.ptr() != out.ptr()) accesses.push_back(read(in.var()));
   if (out.defined()) {
     accesses.push_back(in.ptr() == out.ptr() || !out.node().covers_buffer() ? update(out.var()) : write(out.var()));
@@ -311,6 +313,7 @@ void Driver::abandon(Running& running) {
 // Completes the running call.
 void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
   if (running.failure) abandon(running);
+  running.pending.reset();  // before another call begins
   running_ = nullptr;
   is_pending_ = false;
   drained_.notify_all();

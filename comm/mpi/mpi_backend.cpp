@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
@@ -140,6 +141,7 @@ struct ShortSteps {
   std::vector<Step> steps;
   int64_t longest;                                                // the bytes of an array that is short
   std::unique_ptr<std::byte[]> other{new std::byte[most_bytes]};  // another rank's part
+  std::unique_ptr<std::byte[]> spare;                             // the memory of the call that has ended last
 };
 
 class ShortAllReduce final : public Pending {
@@ -155,6 +157,16 @@ class ShortAllReduce final : public Pending {
         comm_(comm),
         rank_(rank) {
     if (call.in != call.out && bytes_ > 0) std::memcpy(out_, call.in, size_t(bytes_));
+  }
+  // A group's calls follow each other: each takes the memory of the one before.
+  static void* operator new(size_t bytes, ShortSteps& all) {
+    return all.spare ? all.spare.release() : new std::byte[bytes];
+  }
+  static void operator delete(void* memory, ShortSteps&) { delete[] static_cast<std::byte*>(memory); }
+  static void operator delete(ShortAllReduce* call, std::destroying_delete_t) {
+    const std::shared_ptr<ShortSteps> all = call->all_;
+    call->~ShortAllReduce();
+    all->spare.reset(reinterpret_cast<std::byte*>(call));
   }
 
   bool has_ended() override {
@@ -307,8 +319,8 @@ class MpiGroup final : public Group {
 
   std::unique_ptr<Pending> begin(const Call& c) override {
     if (c.kind == Kind::all_reduce && c.count * int64_t(size_of(c.dtype)) <= short_->longest) {
-      return std::make_unique<ShortAllReduce>(c, short_, type_of(c.dtype), operations().get(c.op, c.dtype), comm_,
-                                              rank_);
+      return std::unique_ptr<Pending>(
+          new (*short_) ShortAllReduce(c, short_, type_of(c.dtype), operations().get(c.op, c.dtype), comm_, rank_));
     }
     if (c.kind != Kind::send) return nullptr;
     std::vector<MPI_Request> requests;

@@ -9,14 +9,6 @@
 
 namespace kaon::gluon {
 
-std::vector<Parameter> Trainer::parameters_with_gradients() const {
-  std::vector<Parameter> all;
-  for (const Slot& s : slots_) {
-    if (s.parameter.grad_req() != GradReq::null && s.parameter.is_initialized()) all.push_back(s.parameter);
-  }
-  return all;
-}
-
 void Trainer::check_shards() const {
   if (ranks_->shards() == 0 || has_shards_) return;
   throw StateError(
@@ -36,22 +28,22 @@ void Trainer::refuse_gradients_without_shards(const char* caller) const {
 // everywhere: not on the ranks alone that update.
 void Trainer::add_up_over_ranks(bool everywhere) {
   has_shards_ = false;
-  ranks_->all_reduce(parameters_with_gradients(), everywhere || clip_global_norm_ > 0 || scaling_);
+  ranks_->all_reduce(everywhere || clip_global_norm_ > 0 || scaling_);
 }
 
 // Those that this rank updates. States of others may come from a file.
-std::vector<Trainer::Slot*> Trainer::owned(std::span<Slot* const> slots) {
-  if (!ranks_ || !ranks_->gives_owners()) return {slots.begin(), slots.end()};
-  ranks_->prepare(parameters_with_gradients());
-  std::vector<Slot*> own;
+std::span<Trainer::Slot* const> Trainer::owned(std::span<Slot* const> slots) {
+  if (!ranks_ || !ranks_->gives_owners()) return slots;
+  ranks_->prepare();
+  owned_.clear();
   for (Slot* s : slots) {
     if (ranks_->owns(s->parameter)) {
-      own.push_back(s);
+      owned_.push_back(s);
     } else {
       s->states.clear();
     }
   }
-  return own;
+  return owned_;
 }
 
 NDArray Trainer::backward_by_shards(std::span<const NDArray> inputs,
@@ -69,7 +61,7 @@ NDArray Trainer::backward_by_shards(std::span<const NDArray> inputs,
     const NDArray l = autograd::record([&] { return loss(part); });
     l.backward(site);
     losses.push_back(l.detach());
-    if (by_tree) ranks_->end_shard(parameters_with_gradients(), i);
+    if (by_tree) ranks_->end_shard(i);
   }
   has_shards_ = by_tree;
   return detail::Shards::joined(losses);
