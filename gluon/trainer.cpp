@@ -394,7 +394,7 @@ void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, con
       arrays_.push_back(&rates_array);
     }
     if (scaling_) arrays_.push_back(&scale_state(detail::ParameterValues(slots[0]->parameter)[0].device()));
-    std::vector<NDArray> all_gradients;
+    engine::PooledVector<NDArray> all_gradients;
     for (size_t i = 0; own.size() < slots.size() && i < slots.size(); ++i) {
       all_gradients.push_back(detail::ParameterValues(slots[i]->parameter).grad(0));
     }

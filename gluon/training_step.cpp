@@ -59,9 +59,9 @@ bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inpu
   return true;
 }
 
-std::vector<const NDArray*> pointers_to(std::span<const NDArray> inputs) {
+engine::PooledVector<const NDArray*> pointers_to(std::span<const NDArray> inputs) {
   if (inputs.empty()) throw ValueError("[TrainingStep] there are no inputs");
-  std::vector<const NDArray*> all;
+  engine::PooledVector<const NDArray*> all;
   for (const NDArray& a : inputs) all.push_back(&a);
   return all;
 }
@@ -298,10 +298,10 @@ NDArray TrainingStep::step_over_ranks(std::span<const NDArray* const> inputs, co
   } else {
     trainer_->refuse_gradients_without_shards("TrainingStep");
     const detail::Shards shards(inputs, &ranks, "TrainingStep");
-    std::vector<NDArray> losses;
-    std::vector<std::vector<NDArray>> outputs;
+    engine::PooledVector<NDArray> losses;
+    engine::PooledVector<engine::PooledVector<NDArray>> outputs;
     for (int i = 0; i < shards.count(); ++i) {
-      const std::vector<NDArray> part = shards.begin(i);
+      const auto part = shards.begin(i);
       losses.push_back(run(pointers_to(part), site, Ends::with_gradients));
       outputs.resize(outputs_.size());
       for (size_t k = 0; k < outputs_.size(); ++k) outputs[k].push_back(outputs_[k]);

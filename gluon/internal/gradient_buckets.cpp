@@ -6,6 +6,7 @@
 #include <bit>
 #include <numeric>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/array/array_node.h"
@@ -152,10 +153,13 @@ void GradientBuckets::fill(Bucket& bucket, const std::vector<Bucket>& before) {
   const int64_t step = int64_t(alignment / size_of(dtype));
   std::vector<int64_t> begins{0};
   bucket.elements.assign(size_t(ranks().size()), 0);
+  bucket.value_elements = bucket.elements;
   for (size_t k = 0; k < bucket.parameters.size(); ++k) {
-    const int64_t n = (bucket.parameters[k].shape().size() + step - 1) / step * step;
+    const int64_t values = bucket.parameters[k].shape().size(), n = (values + step - 1) / step * step;
     begins.push_back(begins.back() + n);
-    if (!bucket.owners.empty()) bucket.elements[size_t(bucket.owners[k])] += n;
+    if (bucket.owners.empty()) continue;
+    bucket.elements[size_t(bucket.owners[k])] += n;
+    bucket.value_elements[size_t(bucket.owners[k])] += values;
   }
   bucket.all = nd.zeros({begins.back()}, {.dtype = dtype, .device = device});
   const auto part = [&](const NDArray& all, size_t k) {
@@ -272,15 +276,14 @@ void GradientBuckets::gather_values() const {
   autograd::ModeScope mode(false, false);
   const int rank = ranks().rank();
   for (auto b = buckets_.rbegin(); b != buckets_.rend(); ++b) {
-    std::vector<NDArray> own;
-    std::vector<int64_t> elements(size_t(ranks().size()), 0);
+    engine::PooledVector<NDArray> own;
+    own.reserve(b->values.size());
     for (size_t k = 0; k < b->values.size(); ++k) {
-      elements[size_t(b->owners[k])] += b->values[k].size();
       if (b->owners[k] == rank) own.push_back(b->values[k].reshape({-1}));
     }
     const NDArray mine =
         own.empty() ? NDArray::empty({0}, b->all.dtype(), b->all.device()) : nd.concat(own, {.dim = 0});
-    const NDArray all = ranks().all_gather(mine, elements);
+    const NDArray all = ranks().all_gather(mine, b->value_elements);
     int64_t begin = 0;
     for (size_t k = 0; k < b->values.size(); ++k) {
       const NDArray& values = b->values[k];

@@ -61,9 +61,10 @@ class GradientBuckets {
     std::vector<Parameter> parameters;   // in the order of their owners, if there are some
     std::vector<NDArray> values, views;  // of the parameters, and their gradients in `all`
     std::vector<int> owners;
-    std::vector<int64_t> elements;  // of `all`, by rank that owns them
-    NDArray residual;               // of a compression
-    std::vector<NDArray> partial;   // sums of 1, 2, 4, ... shards
+    // Of `all` and of the values, by rank that owns them.
+    std::vector<int64_t> elements, value_elements;
+    NDArray residual;              // of a compression
+    std::vector<NDArray> partial;  // sums of 1, 2, 4, ... shards
   };
   const Bucket* find(const Parameter& parameter, size_t* place) const;
   bool is_complete() const;

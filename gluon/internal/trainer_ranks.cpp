@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "kaon/gluon/internal/gradient_buckets.h"
+#include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/gluon/internal/shards.h"
 #include "kaon/gluon/trainer.h"
 #include "kaon/graph/autograd.h"
@@ -19,7 +20,8 @@ void Trainer::check_shards() const {
 void Trainer::refuse_gradients_without_shards(const char* caller) const {
   for (const Slot& s : slots_) {
     const Parameter& p = s.parameter;
-    if (p.grad_req() != GradReq::add && p.list_ctx().size() <= 1) continue;
+    const bool is_on_several = p.is_initialized() ? detail::is_on_several_devices(p) : p.list_ctx().size() > 1;
+    if (p.grad_req() != GradReq::add && !is_on_several) continue;
     throw StateError(fmt::format("[{}] deterministic takes gradients with grad_req write on one device, that of {} {}",
                                  caller, p.name(), p.grad_req() == GradReq::add ? "has add" : "is on several"));
   }
@@ -50,14 +52,14 @@ NDArray Trainer::backward_by_shards(std::span<const NDArray> inputs,
                                     const std::function<NDArray(std::span<const NDArray>)>& loss,
                                     std::source_location site) {
   if (inputs.empty()) throw ValueError("[Trainer.backward_by_shards] there are no inputs");
-  std::vector<const NDArray*> arrays;
+  engine::PooledVector<const NDArray*> arrays;
   for (const NDArray& a : inputs) arrays.push_back(&a);
   const bool by_tree = ranks_ && ranks_->shards() > 0;
   const detail::Shards shards(arrays, by_tree ? ranks_.get() : nullptr, "Trainer.backward_by_shards");
   if (by_tree) refuse_gradients_without_shards("Trainer.backward_by_shards");
-  std::vector<NDArray> losses;
+  engine::PooledVector<NDArray> losses;
   for (int i = 0; i < shards.count(); ++i) {
-    const std::vector<NDArray> part = shards.begin(i);
+    const auto part = shards.begin(i);
     const NDArray l = autograd::record([&] { return loss(part); });
     l.backward(site);
     losses.push_back(l.detach());

@@ -116,12 +116,16 @@ void with_count(F&& f) {
   counting = false;
 }
 
+bool on_all_ranks(bool mine) {
+  return comm::mpi().all_reduce(nd.full({1}, mine), comm::Reduce::min).asscalar<float>() != 0;
+}
+
 // The same number of steps on each rank. Once more operations are pending at a time than ever before, pools grow by a
 // page: what counts is that many rounds one after the other ask for nothing.
 // counts_all: else what `step` makes with_count() of.
 template <class Step>
 bool is_steady(const std::string& what, bool counts_all, Step&& step) {
-  constexpr int steps = 10, rounds = 15, enough = 5;
+  constexpr int steps = 10, most_rounds = 15, enough = 5;
   const auto round = [&] {
     for (int i = 0; i < steps; ++i) {
       const NDArray loss = step();
@@ -135,30 +139,32 @@ bool is_steady(const std::string& what, bool counts_all, Step&& step) {
   is_counted = counting = true;
   void* (*volatile ask)(size_t) = std::malloc;  // volatile: else no call may remain
   std::free(ask(100));
-  const bool works = allocations.exchange(0) == 1;
-  counting = counts_all;
-  int most = 0, steady = 0;
+  const bool works = allocations == 1;
+  is_counted = counting = false;
+  int rounds = 0, steady = 0;
   long seen = 0, all = 0;
-  for (int i = 0; i < rounds; ++i) {
+  for (; rounds < most_rounds && !on_all_ranks(steady >= enough); ++rounds) {
     allocations = 0;
+    is_counted = true;
+    counting = counts_all;
     round();
+    is_counted = counting = false;
     const long now = allocations;
     if (now > 0) seen = std::min(now, long(std::size(askers)));
     all += now;
     steady = now == 0 ? steady + 1 : 0;
-    most = std::max(most, steady);
   }
-  is_counted = counting = false;
-  fmt::print("rank {}, {}: {} allocations in {} steps, none in {}\n", rank(), what, all, rounds * steps, most * steps);
+  fmt::print("rank {}, {}: {} allocations in {} steps, none in the last {}\n", rank(), what, all, rounds * steps,
+             steady * steps);
   std::fflush(stdout);
-  if (most < enough) {
+  if (steady < enough) {
     for (const Asker& asker : std::span(askers).first(size_t(seen))) {
       backtrace_symbols_fd(asker.frames + 2, std::min(asker.size - 2, 12), STDOUT_FILENO);
       fmt::print("\n");
       std::fflush(stdout);
     }
   }
-  return works && most >= enough;
+  return works && steady >= enough;
 }
 
 nn::HybridSequential lenet() {
@@ -181,14 +187,20 @@ bool is_steady(int threads, const char* name, const optimizer::Optimizer& rule, 
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::TrainingStep training_step(net, loss, trainer);
   constexpr const char* modes[] = {"imperative", "hybridized", "training step"};
-  return is_steady(fmt::format("{} threads, {}, {}", threads, name, modes[int(mode)]), mode == Mode::training_step,
-                   [&] {
-                     if (mode == Mode::training_step) return training_step(x, y);
-                     const NDArray l = autograd::record([&] { return loss(net(x), y); });
-                     l.backward();
-                     with_count([&] { trainer.step(4 * ranks()); });
-                     return l;
-                   });
+  return is_steady(
+      fmt::format("{} threads, {}, {}", threads, name, modes[int(mode)]), mode == Mode::training_step, [&] {
+        if (mode == Mode::training_step) return training_step(x, y);
+        NDArray l;
+        if (options.deterministic) {
+          const NDArray inputs[] = {x, y};
+          l = trainer.backward_by_shards(inputs, [&](std::span<const NDArray> in) { return loss(net(in[0]), in[1]); });
+        } else {
+          l = autograd::record([&] { return loss(net(x), y); });
+          l.backward();
+        }
+        with_count([&] { trainer.step(4 * ranks()); });
+        return l;
+      });
 }
 
 }  // namespace
@@ -210,6 +222,9 @@ int main() {
       check("clipped", optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}), {.clip_global_norm = 1});
       check("bfloat16", optimizer::SGD({.learning_rate = 0.01}), {.compression_params = {.type = "bfloat16"}});
       check("2bit", optimizer::SGD({.learning_rate = 0.01}), {.compression_params = {.type = "2bit"}});
+      check("shard_states", optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}), {.shard_states = true});
+      check("deterministic", optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}),
+            {.deterministic = true, .shards = 2 * ranks()});
     }
   }
   return all ? 0 : 1;
