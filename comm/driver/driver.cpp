@@ -13,6 +13,7 @@
 #include "kaon/engine/buffer/device_launch.h"
 #include "kaon/engine/buffer/gpu_memory.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/profiler.h"
 
 namespace kaon::comm {
 
@@ -45,6 +46,7 @@ struct Driver::Collective {
       : driver(std::move(driver)), place(place), call(call), in(std::move(in)), out(std::move(out)) {}
   Collective(Collective&&) = default;
   Collective& operator=(Collective&&) = delete;
+  Engine& engine() const { return *out->buffer->engine; }
   ~Collective() {
     // Its input had failed, or its scope was stopped: this rank will not take part.
     if (driver && !has_begun) driver->lose(place, name_of(call.kind));
@@ -57,6 +59,7 @@ struct Driver::Collective {
   int color = 0, key = 0;
   std::shared_ptr<std::shared_ptr<Driver>> part;  // of a split
   bool has_begun = false;
+  uint64_t began = 0;  // while the profiler is on
 };
 
 namespace {
@@ -75,6 +78,8 @@ const OpType Driver::type{.run = Driver::begin, .destroy = OpBody<Collective>::d
 void Driver::begin(OpNode& op, RunContext&) {
   Collective& body = OpBody<Collective>::get(op);
   body.has_begun = true;
+  if (body.engine().profiler().is_on()) [[unlikely]]
+    body.began = Profiler::now();
   const std::shared_ptr<Driver> driver = body.driver;
   try {
     if (body.out) body.call.out = memory_of(*body.out, op.label);
@@ -197,7 +202,18 @@ std::string Driver::failure_text(uint64_t place, const Call& call, const std::ex
 }
 
 void Driver::complete(OpNode& op, std::exception_ptr failure) {
-  Engine& engine = *OpBody<Collective>::get(op).out->buffer->engine;
+  const Collective& body = OpBody<Collective>::get(op);
+  Engine& engine = body.engine();
+  if (body.began) [[unlikely]] {
+    engine.profiler().record({.name = op.label.name,
+                              .category = "collective",
+                              .begin = body.began,
+                              .end = Profiler::now(),
+                              .block_path = op.label.block_path,
+                              .site = op.label.site,
+                              .sequence = op.sequence,
+                              .bytes = (body.in ? *body.in : *body.out).bytes()});
+  }
   engine.complete(op, std::move(failure));
 }
 
@@ -436,7 +452,7 @@ void Driver::end_launched(uint64_t place, const std::exception_ptr& failure) {
   drained_.notify_all();
   wake_.notify_all();
   if (failure) world_->report(failure_text(place, ended.call, failure));
-  Engine& engine = *OpBody<Collective>::get(*ended.op).out->buffer->engine;
+  Engine& engine = OpBody<Collective>::get(*ended.op).engine();
   if (!engine.has_workers()) return complete(*ended.op, failure);
   engine.post_io([op = ended.op, failure] { complete(*op, failure); });
 }
