@@ -14,10 +14,14 @@
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/driver/driver.h"
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/operator/copy_to.h"
 
 namespace kaon::comm {
+
+using engine::PoolAllocator;
+using engine::PooledVector;
 
 namespace {
 // The communicator of all ranks lives as long as the process: at its end the engine finishes first.
@@ -150,13 +154,14 @@ NDArray Communicator::all_gather(const NDArray& x, std::source_location site) co
 
 namespace {
 // In elements of x, of which a row has `each`.
-std::shared_ptr<const std::vector<int64_t>> counts_of(const char* name, std::span<const int64_t> rows, int size,
-                                                      int64_t each) {
+std::shared_ptr<const PooledVector<int64_t>> counts_of(const char* name, std::span<const int64_t> rows, int size,
+                                                       int64_t each) {
   if (rows.size() != size_t(size)) {
     throw ValueError(
         fmt::format("[{}] expected a number of rows for each of {} ranks, got {}", name, size, rows.size()));
   }
-  auto counts = std::make_shared<std::vector<int64_t>>();
+  auto counts = std::allocate_shared<PooledVector<int64_t>>(PoolAllocator<int64_t>());
+  counts->reserve(rows.size());
   for (const int64_t n : rows) {
     if (n < 0) throw ValueError(fmt::format("[{}] expected numbers of rows, got {}", name, n));
     counts->push_back(n * each);

@@ -173,13 +173,24 @@ void Profiler::write(const std::filesystem::path& file) const {
         "{}\"}}}}",
         e.thread, track / lanes, names[track % lanes]);
   }
+  const auto pushed = [](const Event& e) {
+    return fmt::format("\"block\": {}, \"pushed\": {}", json_string(e.block_path ? e.block_path : ""),
+                       json_string(fmt::format("{}:{}", e.site.file_name(), e.site.line())));
+  };
   for (const Event& e : all) {
+    if (is_category(e, "collective")) {
+      const std::string who = fmt::format("\"name\": {}, \"cat\": \"collective\", \"id\": {}, \"pid\": 0, \"tid\": {}",
+                                          json_string(e.name), e.sequence, e.thread);
+      out << fmt::format(",\n{{\"ph\": \"b\", {}, \"ts\": {:.3f}, \"args\": {{{}, \"bytes\": {}}}}}", who, us(e.begin),
+                         pushed(e), e.bytes);
+      out << fmt::format(",\n{{\"ph\": \"e\", {}, \"ts\": {:.3f}}}", who, us(e.end));
+      continue;
+    }
     out << fmt::format(
         ",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": {}, \"pid\": 0, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}",
         json_string(e.name), json_string(e.category), e.thread, us(e.begin), double(e.end - e.begin) / 1e3);
     if (e.site.line()) {
-      out << fmt::format(", \"args\": {{\"block\": {}, \"pushed\": {}}}", json_string(e.block_path ? e.block_path : ""),
-                         json_string(fmt::format("{}:{}", e.site.file_name(), e.site.line())));
+      out << fmt::format(", \"args\": {{{}}}", pushed(e));
     } else if (is_category(e, "wait") && e.end - e.begin >= 1'000'000) {
       out << fmt::format(", \"args\": {{\"waited for\": {}}}", json_string(waited_for(e, all)));
     }

@@ -24,21 +24,23 @@ class Profiler {
   bool is_on() const noexcept { return on_.load(std::memory_order_relaxed); }
 
   // Writes {"traceEvents": [...]}: one complete event per push, operation and wait of a thread, the nodes of a plan
-  // inside theirs, GPU work on tracks of its own; block path and push site as arguments; arrows from the push to the
-  // run to the wait that it ended. A wait of a millisecond or more names the three operators that took most of it.
-  // Blocks. Throws IoError.
+  // inside theirs, GPU work on tracks of its own, and a pair of events for the begin and the end of each collective,
+  // which may be in flight beside the others; block path and push site as arguments; arrows from the push to the run to
+  // the wait that it ended. A wait of a millisecond or more names the three operators that took most of it. Blocks.
+  // Throws IoError.
   void write(const std::filesystem::path& file) const;
 
   static uint64_t now() noexcept;  // nanoseconds, steady
 
   struct Event {
     const char* name = "";
-    const char* category = "";  // push, operator, piece, plan, wait, gpu, or a span's own
+    const char* category = "";  // push, operator, piece, plan, wait, gpu, collective, or a span's own
     uint64_t begin = 0, end = 0;
     const char* block_path = nullptr;
     std::source_location site = {};
     uint64_t sequence = 0;  // of the operation that is pushed, run, or ended the wait; 0: none
     uint32_t thread = 0;    // 0: set by record
+    uint64_t bytes = 0;     // of a collective: this rank's array
   };
   void record(Event event) noexcept;
   // `thread` of GPU work: this plus the number of its stream, `lanes` for each GPU.

@@ -9,6 +9,7 @@
 #include "kaon/engine/thread_context.h"
 #include "kaon/gluon/internal/adopt_values.h"
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/sparse_gradient.h"
 #include "kaon/ops/random_state.h"
@@ -238,10 +239,9 @@ std::vector<Device> Parameter::list_ctx() const {
 }
 
 std::vector<NDArray> Parameter::list_data() const {
-  const Node& n = node();
-  if (!n.data.defined()) array(Device());  // throws
-  std::vector<NDArray> all{n.data};
-  all.insert(all.end(), n.copies.begin(), n.copies.end());
+  const detail::ParameterValues values(*this);
+  std::vector<NDArray> all;
+  for (size_t i = 0; i < values.size(); ++i) all.push_back(values[i]);
   return all;
 }
 
@@ -271,10 +271,20 @@ NDArray Parameter::grad() const { return gradient_of(*this, array()); }
 NDArray Parameter::grad(Device device) const { return gradient_of(*this, array(device)); }
 
 std::vector<NDArray> Parameter::list_grad() const {
+  const detail::ParameterValues values(*this);
   std::vector<NDArray> all;
-  for (const NDArray& values : list_data()) all.push_back(gradient_of(*this, values));
+  for (size_t i = 0; i < values.size(); ++i) all.push_back(values.grad(i));
   return all;
 }
+
+detail::ParameterValues::ParameterValues(const Parameter& parameter) : parameter_(parameter) {
+  const Parameter::Node& n = parameter.node();
+  if (!n.data.defined()) parameter.array(Device());  // throws
+  first_ = &n.data;
+  others_ = n.copies;
+}
+
+NDArray detail::ParameterValues::grad(size_t i) const { return gradient_of(parameter_, (*this)[i]); }
 
 bool Parameter::has_row_sparse_grad() const { return node().options.row_sparse_grad; }
 sparse::RowSparseNDArray Parameter::row_sparse_grad() const { return autograd::row_sparse_grad(data()); }

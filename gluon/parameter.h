@@ -35,6 +35,7 @@ class Parameter;
 namespace detail {
 // Throws StateError when a block runs that does not contain the parameter.
 KAON_API void check_contained(const Parameter& parameter);
+class ParameterValues;
 }  // namespace detail
 
 // A handle: a copy is the same parameter. A 0 in the shape, or all of Shape::unknown(), is unknown until the first
@@ -123,6 +124,7 @@ class Parameter {
   friend bool operator==(const Parameter& a, const Parameter& b) { return a.found() == b.found(); }
 
  private:
+  friend class detail::ParameterValues;
   struct Node;
   Node& node() const;
   Node* found() const;  // null: none

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <list>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/gluon/internal/gradient_buckets.h"
+#include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/gluon/kvstore/kvstore.h"
 #include "kaon/gluon/util/amp.h"
 #include "kaon/graph/sparse_gradient.h"
@@ -90,8 +93,8 @@ Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& op
     if (options.deterministic && options.shards < 1) {
       throw ValueError(fmt::format("[Trainer] shards must be a power of two, got {}", options.shards));
     }
-    ranks_ = std::make_shared<detail::GradientBuckets>(store_->ranks(), buckets);
-    ranks_->share_values(this->parameters());
+    ranks_ = std::make_shared<detail::GradientBuckets>(store_->ranks(), buckets, this->parameters());
+    ranks_->share_values();
     store_ = std::make_shared<const KVStore>(KVStore::create("device"));  // the buckets add up over the ranks
   }
 }
@@ -106,57 +109,51 @@ double Trainer::learning_rate() const { return optimizer_.learning_rate(num_upda
 void Trainer::set_learning_rate(double lr) { optimizer_.set_learning_rate(lr); }
 
 void Trainer::throw_failure_of_earlier_step() {
-  while (!pending_.empty()) {
-    struct Seen {
-      std::deque<NDArray>& pending;
-      bool has_ended = true;
-      ~Seen() {
-        if (has_ended) pending.pop_front();
-      }
-    } seen{pending_};
-    const NDArray& earliest = pending_.front();
+  struct Seen {
+    ~Seen() { pending.erase(pending.begin(), pending.begin() + ptrdiff_t(ended)); }
+    std::vector<NDArray>& pending;
+    size_t ended = 0;
+  } seen{pending_};
+  while (seen.ended < pending_.size()) {
+    const NDArray& earliest = pending_[seen.ended++];
+    bool has_ended = true;
     try {
-      seen.has_ended = earliest.engine().read_now(earliest.var(), [] {});  // throws its failure
+      has_ended = earliest.engine().read_now(earliest.var(), [] {});  // throws its failure
     } catch (const Cancelled&) {
       // dropped with its stopped scope, which waitall() does not report either
     }
-    if (!seen.has_ended) return;
+    if (!has_ended) {
+      --seen.ended;
+      return;
+    }
   }
 }
 
-namespace {
-
-std::vector<uint64_t> stamps_of(const Parameter& p) {
-  std::vector<uint64_t> stamps;
-  for (const NDArray& values : p.list_data()) stamps.push_back(autograd::gradient_stamp(values));
-  return stamps;
-}
-
-// Whether each gradient has been written since.
-bool are_fresh(const std::vector<uint64_t>& stamps, const std::vector<uint64_t>& used) {
-  for (size_t i = 0; i < stamps.size(); ++i) {
-    if (stamps[i] == 0 || (i < used.size() && stamps[i] == used[i])) return false;
+bool Trainer::Slot::is_fresh() const {
+  const detail::ParameterValues values(parameter);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t stamp = autograd::gradient_stamp(values[i]);
+    if (stamp == 0 || (i < stamps.size() && stamp == stamps[i])) return false;
   }
   return true;
 }
 
-// Those on the first device.
-NDArray first_weight(const Parameter& p) { return p.list_data()[0]; }
+void Trainer::Slot::keep_stamps() {
+  const detail::ParameterValues values(parameter);
+  stamps.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) stamps[i] = autograd::gradient_stamp(values[i]);
+}
 
-}  // namespace
-
-void Trainer::Slot::keep_stamps() { stamps = stamps_of(parameter); }
-
-std::vector<Trainer::Slot*> Trainer::all_slots() {
-  std::vector<Slot*> all;
-  for (Slot& s : slots_) all.push_back(&s);
-  return all;
+std::span<Trainer::Slot* const> Trainer::all_slots() {
+  fresh_.clear();
+  for (Slot& s : slots_) fresh_.push_back(&s);
+  return fresh_;
 }
 
 // A parameter that one rank has used is updated on all of them. Where this rank has not, its gradient counts as zero.
 std::vector<bool> Trainer::on_any_rank(std::span<Slot* const> slots) const {
   std::vector<bool> mine;
-  for (const Slot* s : slots) mine.push_back(are_fresh(stamps_of(s->parameter), s->stamps));
+  for (const Slot* s : slots) mine.push_back(s->is_fresh());
   const std::vector<bool> any = ranks_->on_any(mine);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (any[i] && !mine[i]) slots[i]->parameter.zero_grad();
@@ -164,9 +161,8 @@ std::vector<bool> Trainer::on_any_rank(std::span<Slot* const> slots) const {
   return any;
 }
 
-std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
-  std::vector<Slot*> fresh;
-  fresh.reserve(slots_.size());
+std::span<Trainer::Slot* const> Trainer::fresh_slots(bool ignore_stale_grad) {
+  fresh_.clear();
   if (ranks_ && ignore_stale_grad) {
     std::vector<Slot*> all;
     for (Slot& s : slots_) {
@@ -174,16 +170,16 @@ std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
     }
     const std::vector<bool> any = on_any_rank(all);
     for (size_t i = 0; i < all.size(); ++i) {
-      if (any[i]) fresh.push_back(all[i]);
+      if (any[i]) fresh_.push_back(all[i]);
     }
-    return fresh;
+    return fresh_;
   }
   for (Slot& s : slots_) {
     const Parameter& p = s.parameter;
     if (p.grad_req() == GradReq::null) continue;
     if (ignore_stale_grad && !p.is_initialized()) continue;
-    if (are_fresh(stamps_of(p), s.stamps)) {
-      fresh.push_back(&s);
+    if (s.is_fresh()) {
+      fresh_.push_back(&s);
     } else if (!ignore_stale_grad) {
       throw StateError(
           fmt::format("[Trainer.step] the gradient of {} has not been written by backward() since the last step; if "
@@ -192,14 +188,14 @@ std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
                       p.name()));
     }
   }
-  return fresh;
+  return fresh_;
 }
 
 void Trainer::complete_states(Slot& slot) {
   const optimizer::Rule& rule = optimizer_.rule();
   const size_t states = size_t(rule.num_states());
   while (slot.states.size() < states) {
-    const NDArray weight = first_weight(slot.parameter);
+    const NDArray& weight = detail::ParameterValues(slot.parameter)[0];
     slot.states.push_back(make_state(rule.state(int(slot.states.size()), weight.shape(), weight.dtype()), weight));
   }
 }
@@ -230,7 +226,7 @@ NDArray Trainer::rates(std::span<Slot* const> slots) {
     for (size_t k = 0; k < numbers; ++k) values[k * slots.size() + i] = float(rule_numbers_[k]);
   }
   if (values != rate_values_ || !rates_.defined()) {
-    const Device device = slots[0]->parameter.list_ctx()[0];
+    const Device device = detail::ParameterValues(slots[0]->parameter)[0].device();
     rates_ = nd.array(values, {int64_t(values.size())}).as_in_context(device);
     std::swap(rate_values_, values);
   }
@@ -273,7 +269,9 @@ NDArray Trainer::UpdatePlan::apply(std::span<const NDArray* const> arrays, const
   const optimizer::Rule& rule = optimizer.rule();
   if (!scaling && clip_global_norm == 0) return rule.update(arrays, options, site);
   const NDArray* const state = scaling ? arrays.back() : nullptr;
-  std::vector<const NDArray*> all(arrays.begin(), arrays.end() - (state ? 1 : 0)), gradients;
+  engine::PooledVector<const NDArray*> all(arrays.begin(), arrays.end() - (state ? 1 : 0)), gradients;
+  all.reserve(all.size() + 1);
+  gradients.reserve(arrays.size());
   if (state) gradients.push_back(state);
   const size_t group = size_t(2 + rule.num_states());
   for (size_t i = 1; all_gradients.empty() && i + 1 < all.size(); i += group) gradients.push_back(all[i]);
@@ -325,12 +323,12 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
   throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, false);
   if (ranks_) check_shards();
-  const std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
-  if (ranks_) ranks_->share_values(parameters());
-  const auto is_on_several = [](const Slot* s) { return s->parameter.list_ctx().size() > 1; };
+  const std::span<Slot* const> slots = fresh_slots(ignore_stale_grad);
+  if (ranks_) ranks_->share_values();
+  const auto is_on_several = [](const Slot* s) { return detail::is_on_several_devices(s->parameter); };
   // a rate that is refused leaves the gradients as they are
   if (ranks_ || std::any_of(slots.begin(), slots.end(), is_on_several)) {
-    if (const std::vector<Slot*> own = owned(slots); !own.empty()) rates(own);
+    if (const std::span<Slot* const> own = owned(slots); !own.empty()) rates(own);
   }
   for (const Slot* s : slots) {
     if (!is_on_several(s)) continue;
@@ -347,17 +345,17 @@ void Trainer::allreduce_grads() {
   autograd::ModeScope mode(false, false);
   for (const Slot& s : slots_) {
     const Parameter& p = s.parameter;
-    if (p.grad_req() == GradReq::null || p.list_ctx().size() < 2 || !p.is_initialized()) continue;
+    if (p.grad_req() == GradReq::null || !detail::is_on_several_devices(p)) continue;
     const std::vector<NDArray> gradients = gradients_of(p);
     store_->pushpull(p.name(), gradients, gradients);
   }
   if (!ranks_) return;
-  ranks_->share_values(parameters());
+  ranks_->share_values();
   add_up_over_ranks(true);
   for (const Slot& s : slots_) {
     if (s.parameter.grad_req() == GradReq::null || !s.parameter.is_initialized()) continue;
-    const std::vector<NDArray> gradients = s.parameter.list_grad();
-    for (size_t i = 1; i < gradients.size(); ++i) NDArray(gradients[i]).assign(gradients[0]);
+    const detail::ParameterValues values(s.parameter);
+    for (size_t i = 1; i < values.size(); ++i) values.grad(i).assign(values.grad(0));
   }
 }
 
@@ -371,46 +369,44 @@ void Trainer::update(int64_t batch_size, bool ignore_stale_grad, std::source_loc
 
 void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, const std::source_location& site) {
   if (!slots.empty()) {
-    const std::vector<Slot*> own = owned(slots);
-    const size_t states = size_t(optimizer_.rule().num_states()), group = 2 + states;
-    std::vector<NDArray> weights, gradients;
-    std::vector<const NDArray*> arrays;
-    std::deque<RowUpdate> rows;
-    weights.reserve(slots.size());
-    gradients.reserve(slots.size());
-    arrays.reserve(group * slots.size() + 2);
+    const std::span<Slot* const> own = owned(slots);
+    std::list<RowUpdate> rows;
+    gradients_.clear();
+    gradients_.reserve(own.size());
+    arrays_.clear();
     for (Slot* s : own) {
       complete_states(*s);
       const Parameter& p = s->parameter;
       if (p.has_row_sparse_grad() && optimizer_.rule().updates_rows()) {
         rows.emplace_back(p.data(), s->states, p.row_sparse_grad());
-        for (const NDArray& a : rows.back().arrays) arrays.push_back(&a);
+        for (const NDArray& a : rows.back().arrays) arrays_.push_back(&a);
         continue;
       }
-      weights.push_back(first_weight(p));
-      gradients.push_back(p.has_row_sparse_grad() ? p.row_sparse_grad().todense() : p.list_grad()[0]);
-      arrays.push_back(&weights.back());
-      arrays.push_back(&gradients.back());
-      for (const NDArray& state : s->states) arrays.push_back(&state);
+      const detail::ParameterValues values(p);
+      gradients_.push_back(p.has_row_sparse_grad() ? p.row_sparse_grad().todense() : values.grad(0));
+      arrays_.push_back(&values[0]);
+      arrays_.push_back(&gradients_.back());
+      for (const NDArray& state : s->states) arrays_.push_back(&state);
     }
     NDArray rates_array;
     if (!own.empty()) {
       rates_array = rates(own);
-      arrays.push_back(&rates_array);
+      arrays_.push_back(&rates_array);
     }
-    if (scaling_) arrays.push_back(&scale_state(slots[0]->parameter.list_ctx()[0]));
-    std::vector<NDArray> all_gradients;
+    if (scaling_) arrays_.push_back(&scale_state(detail::ParameterValues(slots[0]->parameter)[0].device()));
+    engine::PooledVector<NDArray> all_gradients;
     for (size_t i = 0; own.size() < slots.size() && i < slots.size(); ++i) {
-      all_gradients.push_back(slots[i]->parameter.list_grad()[0]);
+      all_gradients.push_back(detail::ParameterValues(slots[i]->parameter).grad(0));
     }
-    if (!arrays.empty()) push_step([&] { return update_plan(batch_size).apply(arrays, site, all_gradients); });
+    if (!arrays_.empty()) push_step([&] { return update_plan(batch_size).apply(arrays_, site, all_gradients); });
+    gradients_.clear();
     if (scaling_) scaling_->has_scaled = scaling_->unscaled = false;
     for (const RowUpdate& r : rows) r.put_back();
     if (ranks_ && ranks_->gives_owners()) ranks_->gather_values();
     for (Slot* s : slots) {
       ++s->updates;
       s->keep_stamps();
-      const std::vector<NDArray> copies = s->parameter.list_data();
+      const detail::ParameterValues copies(s->parameter);
       for (size_t i = 1; i < copies.size(); ++i) NDArray(copies[i]).assign(copies[0]);
     }
   }

@@ -1,7 +1,6 @@
 // Trainer: applies an optimizer to the parameters of a net.
 #pragma once
 
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -157,6 +156,7 @@ class Trainer {
     std::vector<NDArray> states;  // made in the first update
     int64_t updates = 0;
     std::vector<uint64_t> stamps{};  // of the gradients used last, by device
+    bool is_fresh() const;           // whether each gradient has been written since; throws without values
     void keep_stamps();
   };
   void throw_failure_of_earlier_step();
@@ -171,8 +171,9 @@ class Trainer {
       throw;
     }
   }
-  std::vector<Slot*> fresh_slots(bool ignore_stale_grad);
-  std::vector<Slot*> all_slots();
+  // These hold until the next call of either.
+  std::span<Slot* const> fresh_slots(bool ignore_stale_grad);
+  std::span<Slot* const> all_slots();
   void update_slots(std::span<Slot* const> slots, int64_t batch_size, const std::source_location& site);
   // How gradients become an update, apart from the arrays.
   struct UpdatePlan {
@@ -199,24 +200,27 @@ class Trainer {
   void refuse_gradients_without_shards(const char* caller) const;
   void add_up_over_ranks(bool everywhere);
   NamedArrays states_of(const Slot& slot) const;
-  std::vector<Slot*> owned(std::span<Slot* const> slots);
+  std::span<Slot* const> owned(std::span<Slot* const> slots);
   NDArray rates(std::span<Slot* const> slots);
   int64_t num_update() const;
 
   optimizer::Optimizer optimizer_;
   double clip_global_norm_;
   std::vector<bool> on_any_rank(std::span<Slot* const> slots) const;
-  std::vector<Parameter> parameters_with_gradients() const;
   std::shared_ptr<const KVStore> store_;
   std::shared_ptr<detail::GradientBuckets> ranks_;  // null: there is one rank
   bool has_shards_ = false;                         // the gradients are the sum over this rank's shards
   std::optional<Scaling> scaling_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
-  std::deque<NDArray> pending_;  // extra outputs of the steps that had not finished at the last look
+  std::vector<NDArray> pending_;  // extra outputs of the steps that had not finished at the last look
   std::vector<double> rule_numbers_;
   std::vector<float> rate_values_, next_rate_values_;
   NDArray rates_;  // rate_values_ as an array, made again only when they change
+  // Of the step that is being made. Kept between steps, so that these allocate nothing.
+  std::vector<Slot*> fresh_, owned_;
+  std::vector<NDArray> gradients_;
+  std::vector<const NDArray*> arrays_;
 };
 
 }  // namespace gluon

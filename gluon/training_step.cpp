@@ -6,6 +6,7 @@
 
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/gluon/internal/gradient_buckets.h"
+#include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/gluon/internal/shards.h"
 #include "kaon/graph/memory/plan_arenas.h"
 
@@ -58,9 +59,9 @@ bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inpu
   return true;
 }
 
-std::vector<const NDArray*> pointers_to(std::span<const NDArray> inputs) {
+engine::PooledVector<const NDArray*> pointers_to(std::span<const NDArray> inputs) {
   if (inputs.empty()) throw ValueError("[TrainingStep] there are no inputs");
-  std::vector<const NDArray*> all;
+  engine::PooledVector<const NDArray*> all;
   for (const NDArray& a : inputs) all.push_back(&a);
   return all;
 }
@@ -281,8 +282,8 @@ void TrainingStep::set_batch_size(int64_t samples) {
 
 // Before the first gradients, so that all ranks compute these with the same weights.
 void TrainingStep::share_values() const {
-  trainer_->ranks_->share_values(trainer_->parameters());
-  trainer_->ranks_->prepare(trainer_->parameters_with_gradients());
+  trainer_->ranks_->share_values();
+  trainer_->ranks_->prepare();
 }
 
 NDArray TrainingStep::step_over_ranks(std::span<const NDArray* const> inputs, const std::source_location& site) {
@@ -297,14 +298,14 @@ NDArray TrainingStep::step_over_ranks(std::span<const NDArray* const> inputs, co
   } else {
     trainer_->refuse_gradients_without_shards("TrainingStep");
     const detail::Shards shards(inputs, &ranks, "TrainingStep");
-    std::vector<NDArray> losses;
-    std::vector<std::vector<NDArray>> outputs;
+    engine::PooledVector<NDArray> losses;
+    engine::PooledVector<engine::PooledVector<NDArray>> outputs;
     for (int i = 0; i < shards.count(); ++i) {
-      const std::vector<NDArray> part = shards.begin(i);
+      const auto part = shards.begin(i);
       losses.push_back(run(pointers_to(part), site, Ends::with_gradients));
       outputs.resize(outputs_.size());
       for (size_t k = 0; k < outputs_.size(); ++k) outputs[k].push_back(outputs_[k]);
-      ranks.end_shard(trainer_->parameters_with_gradients(), i);
+      ranks.end_shard(i);
     }
     loss = detail::Shards::joined(losses);
     for (size_t k = 0; k < outputs.size(); ++k) outputs_[k] = detail::Shards::joined(outputs[k]);
@@ -346,7 +347,8 @@ NDArray TrainingStep::run(std::span<const NDArray* const> inputs, const std::sou
     for (const Trainer::Slot* s : slots_) held_.insert(held_.end(), s->states.begin(), s->states.end());
     held_.push_back(trainer_->rates(slots_));
   }
-  if (p.scales_losses) held_.push_back(trainer_->scale_state(slots_[0]->parameter.list_ctx()[0]));
+  if (p.scales_losses)
+    held_.push_back(trainer_->scale_state(detail::ParameterValues(slots_[0]->parameter)[0].device()));
   for (size_t k : p.summed) held_.push_back(slots_[k]->parameter.grad());
   arrays_.assign(inputs.begin(), inputs.end());
   for (const NDArray& a : held_) arrays_.push_back(&a);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kaon/engine/api.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/ops/all_ops.h"
 #include "kaon/ops/arg.h"
 #include "kaon/ops/ndarray.h"
@@ -36,7 +37,7 @@ class OperatorCalls {
   template <class Op>
   A call(const Op& op, std::span<const A> arrays,
          const std::source_location& site = std::source_location::current()) const {
-    const std::vector<const A*> inputs = addresses(arrays);
+    const auto inputs = addresses(arrays);
     A out;
     A::apply(ops::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), site, name_);
     return out;
@@ -52,7 +53,7 @@ class OperatorCalls {
   template <class Op>
   std::vector<A> call_all(const Op& op, std::span<const A> arrays,
                           const std::source_location& site = std::source_location::current()) const {
-    const std::vector<const A*> inputs = addresses(arrays);
+    const auto inputs = addresses(arrays);
     std::vector<A> outs(size_t(ops::num_visible_outputs(ops::def_of<Op>(), &op)));
     A::apply(ops::def_of<Op>(), &op, inputs, outs, site, name_);
     return outs;
@@ -85,8 +86,8 @@ class OperatorCalls {
     A::apply(Op::def, &op, inputs, outs, site, name_);
     return outs;
   }
-  static std::vector<const A*> addresses(std::span<const A> arrays) {
-    std::vector<const A*> all;
+  static engine::PooledVector<const A*> addresses(std::span<const A> arrays) {
+    engine::PooledVector<const A*> all;
     all.reserve(arrays.size());
     for (const A& a : arrays) all.push_back(&a);
     return all;
@@ -98,7 +99,7 @@ class OperatorCalls {
   template <class Op>  // with n visible outputs
   std::vector<A> call_list_many(int n, const Op& op, std::span<const A> arrays,
                                 const std::source_location& site) const {
-    const std::vector<const A*> inputs = addresses(arrays);
+    const auto inputs = addresses(arrays);
     std::vector<A> outs(size_t(std::max(n, 0)));
     A::apply(Op::def, &op, inputs, outs, site, name_);
     return outs;

@@ -267,7 +267,6 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   SmallArray<ArrayNode*> nodes(inputs.size(), [&](size_t i) { return inputs[i]->node_.get(); });
   ArrayNode* target = out.node_.get();
   std::vector<NDArray> copies;  // of inputs that overlap the output, which the kernel writes while it reads them
-  copies.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArrayNode& a = *nodes[i];
     const bool is_target = a.offset == target->offset && a.shape == target->shape;

@@ -1,12 +1,17 @@
 // Ranks: mpirun -n 2 bench_comm. all_reduce of 1 KB to 100 MB beside bare MPI in turns, and the training of a LeNet, an
 // MLP and a ResNet-18 beside the same without communication: samples a second of all ranks, and the share of a step's
-// time that communication takes. Rank 0 prints. An argument runs one part: sizes, training (of the two small nets, also
-// with compression, shards and the same bits), resnet, link (a net whose sums take longer than its backward;
-// bench/comm/link runs it over a slow link). One engine thread a rank, since the cores are the ranks';
-// KAON_BENCH_THREADS gives another number.
+// time that communication takes; from the trace of further steps, for how long collectives were in flight, and in which
+// part of that time the rank computed. Rank 0 prints. KAON_BENCH_TRACE: a folder that gets these traces, of each rank.
+// An argument runs one part: sizes, training (of the two small nets, also with compression, shards and the same bits),
+// resnet, link (a net whose sums take longer than its backward; bench/comm/link runs it over a slow link). One engine
+// thread a rank, since the cores are the ranks'; KAON_BENCH_THREADS gives another number.
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "kaon/bench/common.h"
@@ -62,6 +67,62 @@ void measure_sizes() {
   MPI_Comm_free(&bare);
 }
 
+// Milliseconds in which collectives were in flight, and those of them in which an operator ran.
+struct InFlight {
+  double all = 0, hidden = 0;
+};
+InFlight in_flight(const std::vector<Profiler::Event>& events) {
+  struct Change {
+    uint64_t at;
+    int collectives, operators;
+  };
+  std::vector<Change> changes;
+  for (const auto& e : events) {
+    const std::string_view category = e.category;
+    const bool is_collective = category == "collective";
+    if (!is_collective && category != "operator" && category != "piece") continue;
+    changes.push_back({e.begin, is_collective, !is_collective});
+    changes.push_back({e.end, -is_collective, -!is_collective});
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.at < b.at; });
+  InFlight sum;
+  int collectives = 0, operators = 0;
+  uint64_t before = 0;
+  for (const Change& c : changes) {
+    const double ms = double(c.at - std::exchange(before, c.at)) / 1e6;
+    if (collectives > 0) sum.all += ms;
+    if (collectives > 0 && operators > 0) sum.hidden += ms;
+    collectives += c.collectives;
+    operators += c.operators;
+  }
+  return sum;
+}
+
+// Of one step, means over the ranks.
+void measure_overlap(const std::string& name, int steps, const std::function<void()>& step) {
+  Profiler& profiler = Engine::current().profiler();
+  std::vector<double> times, parts;
+  for (int round = 0; round < 5; ++round) {
+    world().barrier().wait_to_read();
+    profiler.start();
+    for (int i = 0; i < steps; ++i) step();
+    nd.waitall();
+    profiler.stop();
+    const InFlight mine = in_flight(profiler.events());
+    const double values[] = {mine.all / steps, mine.hidden / steps};
+    const auto mean =
+        world().all_reduce(NDArray::from(values, 2, {2}, DType::float64), comm::Reduce::mean).asvector<double>();
+    times.push_back(mean[0]);
+    parts.push_back(mean[1] / mean[0]);
+  }
+  if (const char* folder = std::getenv("KAON_BENCH_TRACE")) {
+    profiler.write(std::filesystem::path(folder) / fmt::format("{}.{}.json", name, world().rank()));
+  }
+  if (world().rank() != 0) return;
+  bench::print(name + "_in_flight", bench::summarize(times), "ms a step");
+  bench::print(name + "_hidden", bench::summarize(parts), "of the time in flight");
+}
+
 template <class F>
 std::vector<bench::Result> measure_training(const char* name, F&& make_net, const Shape& data, int steps,
                                             const gluon::TrainerOptions& options, const char* how) {
@@ -90,6 +151,7 @@ std::vector<bench::Result> measure_training(const char* name, F&& make_net, cons
     fmt::print("# {} {}: communication takes {:.0f} % of a step\n", name, how,
                100 * (1 - results[1].median / results[0].median));
   }
+  measure_overlap(fmt::format("{}_{}", name, how), steps, [&] { step_shared(x, y); });
   return results;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kaon/comm/communicator.h"
+#include "kaon/engine/block_pool.h"
 
 namespace kaon::comm {
 
@@ -25,7 +26,7 @@ struct Call {
   const void* in = nullptr;  // equal to `out`: in place
   void* out = nullptr;
   // Of reduce_scatter and all_gather whose ranks have different parts: the elements of each rank. `count`: of all.
-  std::shared_ptr<const std::vector<int64_t>> counts{};
+  std::shared_ptr<const engine::PooledVector<int64_t>> counts{};
 };
 
 // A call that is under way. Destroyed without an end, it keeps its memory for ever. Thread safety: as Group's.

@@ -9,9 +9,11 @@
 #include <thread>
 #include <utility>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/buffer/device_launch.h"
 #include "kaon/engine/buffer/gpu_memory.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/profiler.h"
 
 namespace kaon::comm {
 
@@ -44,6 +46,7 @@ struct Driver::Collective {
       : driver(std::move(driver)), place(place), call(call), in(std::move(in)), out(std::move(out)) {}
   Collective(Collective&&) = default;
   Collective& operator=(Collective&&) = delete;
+  Engine& engine() const { return *out->buffer->engine; }
   ~Collective() {
     // Its input had failed, or its scope was stopped: this rank will not take part.
     if (driver && !has_begun) driver->lose(place, name_of(call.kind));
@@ -56,6 +59,7 @@ struct Driver::Collective {
   int color = 0, key = 0;
   std::shared_ptr<std::shared_ptr<Driver>> part;  // of a split
   bool has_begun = false;
+  uint64_t began = 0;  // while the profiler is on
 };
 
 namespace {
@@ -74,6 +78,8 @@ const OpType Driver::type{.run = Driver::begin, .destroy = OpBody<Collective>::d
 void Driver::begin(OpNode& op, RunContext&) {
   Collective& body = OpBody<Collective>::get(op);
   body.has_begun = true;
+  if (body.engine().profiler().is_on()) [[unlikely]]
+    body.began = Profiler::now();
   const std::shared_ptr<Driver> driver = body.driver;
   try {
     if (body.out) body.call.out = memory_of(*body.out, op.label);
@@ -135,7 +141,8 @@ void Driver::push(const Call& call, const NDArray& in, const NDArray& out, const
   Engine& engine = (out.defined() ? out : in).engine();
   Collective body(shared_from_this(), place, call, in.defined() ? in.ptr() : nullptr,
                   out.defined() ? out.ptr() : nullptr);
-  std::vector<Access> accesses;
+  engine::PooledVector<Access> accesses;
+  accesses.reserve(2);
   if (in.defined() && in.ptr() != out.ptr()) accesses.push_back(read(in.var()));
   if (out.defined()) {
     accesses.push_back(in.ptr() == out.ptr() || !out.node().covers_buffer() ? update(out.var()) : write(out.var()));
@@ -195,7 +202,18 @@ std::string Driver::failure_text(uint64_t place, const Call& call, const std::ex
 }
 
 void Driver::complete(OpNode& op, std::exception_ptr failure) {
-  Engine& engine = *OpBody<Collective>::get(op).out->buffer->engine;
+  const Collective& body = OpBody<Collective>::get(op);
+  Engine& engine = body.engine();
+  if (body.began) [[unlikely]] {
+    engine.profiler().record({.name = op.label.name,
+                              .category = "collective",
+                              .begin = body.began,
+                              .end = Profiler::now(),
+                              .block_path = op.label.block_path,
+                              .site = op.label.site,
+                              .sequence = op.sequence,
+                              .bytes = (body.in ? *body.in : *body.out).bytes()});
+  }
   engine.complete(op, std::move(failure));
 }
 
@@ -311,6 +329,7 @@ void Driver::abandon(Running& running) {
 // Completes the running call.
 void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
   if (running.failure) abandon(running);
+  running.pending.reset();  // before another call begins
   running_ = nullptr;
   is_pending_ = false;
   drained_.notify_all();
@@ -433,7 +452,7 @@ void Driver::end_launched(uint64_t place, const std::exception_ptr& failure) {
   drained_.notify_all();
   wake_.notify_all();
   if (failure) world_->report(failure_text(place, ended.call, failure));
-  Engine& engine = *OpBody<Collective>::get(*ended.op).out->buffer->engine;
+  Engine& engine = OpBody<Collective>::get(*ended.op).engine();
   if (!engine.has_workers()) return complete(*ended.op, failure);
   engine.post_io([op = ended.op, failure] { complete(*op, failure); });
 }

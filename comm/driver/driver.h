@@ -17,6 +17,7 @@
 #include "kaon/comm/driver/gpu_calls.h"
 #include "kaon/comm/driver/world.h"
 #include "kaon/comm/watch/watch.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/operation.h"
 #include "kaon/ops/array/array_node.h"
 
@@ -107,7 +108,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   mutable std::mutex mutex_;
   std::condition_variable wake_, drained_;
   uint64_t issued_ = 0, next_ = 0;  // calls pushed, and the one whose turn is next
-  std::map<uint64_t, Entry> ready_;
+  // By place.
+  std::map<uint64_t, Entry, std::less<>, engine::PoolAllocator<std::pair<const uint64_t, Entry>>> ready_;
   engine::OpNode* running_ = nullptr;
   bool is_pending_ = false;        // running_ is looked after, and never blocks a thread
   std::optional<Running> handed_;  // to the thread, by one that has begun it

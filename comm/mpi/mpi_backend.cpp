@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <numeric>
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
@@ -140,6 +142,7 @@ struct ShortSteps {
   std::vector<Step> steps;
   int64_t longest;                                                // the bytes of an array that is short
   std::unique_ptr<std::byte[]> other{new std::byte[most_bytes]};  // another rank's part
+  std::unique_ptr<std::byte[]> spare;                             // the memory of the call that has ended last
 };
 
 class ShortAllReduce final : public Pending {
@@ -155,6 +158,22 @@ class ShortAllReduce final : public Pending {
         comm_(comm),
         rank_(rank) {
     if (call.in != call.out && bytes_ > 0) std::memcpy(out_, call.in, size_t(bytes_));
+  }
+  // A group's calls follow each other: each takes the memory of the one before. Not under AddressSanitizer, which is to
+  // see every life of a call.
+  static void* operator new(size_t bytes, ShortSteps& all) {
+    return all.spare ? all.spare.release() : new std::byte[bytes];
+  }
+  static void operator delete(void* memory, ShortSteps&) { delete[] static_cast<std::byte*>(memory); }
+  static void operator delete(ShortAllReduce* call, std::destroying_delete_t) {
+    const std::shared_ptr<ShortSteps> all = call->all_;
+    call->~ShortAllReduce();
+    auto* const memory = reinterpret_cast<std::byte*>(call);
+#if defined(__SANITIZE_ADDRESS__)
+    delete[] memory;
+#else
+    all->spare.reset(memory);
+#endif
   }
 
   bool has_ended() override {
@@ -307,8 +326,8 @@ class MpiGroup final : public Group {
 
   std::unique_ptr<Pending> begin(const Call& c) override {
     if (c.kind == Kind::all_reduce && c.count * int64_t(size_of(c.dtype)) <= short_->longest) {
-      return std::make_unique<ShortAllReduce>(c, short_, type_of(c.dtype), operations().get(c.op, c.dtype), comm_,
-                                              rank_);
+      return std::unique_ptr<Pending>(
+          new (*short_) ShortAllReduce(c, short_, type_of(c.dtype), operations().get(c.op, c.dtype), comm_, rank_));
     }
     if (c.kind != Kind::send) return nullptr;
     std::vector<MPI_Request> requests;
@@ -346,8 +365,8 @@ class MpiGroup final : public Group {
     const int64_t bytes = int64_t(size_of(c.dtype));
     const MPI_Op op = operations().get(c.op, c.dtype);
     if (fits(c)) {
-      const std::vector<int> counts(c.counts->begin(), c.counts->end());
-      check(MPI_Reduce_scatter(c.in, c.out, counts.data(), type_of(c.dtype), op, comm_), "reduce_scatter");
+      counts_.assign(c.counts->begin(), c.counts->end());
+      check(MPI_Reduce_scatter(c.in, c.out, counts_.data(), type_of(c.dtype), op, comm_), "reduce_scatter");
       return;
     }
     int64_t begin = 0;
@@ -363,19 +382,22 @@ class MpiGroup final : public Group {
   void gather_parts(const Call& c) {
     const int64_t bytes = int64_t(size_of(c.dtype));
     const MPI_Datatype type = type_of(c.dtype);
-    std::vector<int64_t> begins{0};
-    for (const int64_t n : *c.counts) begins.push_back(begins.back() + n);
-    const int64_t mine = (*c.counts)[size_t(rank_)];
+    const auto& counts = *c.counts;
+    const int64_t mine = counts[size_t(rank_)];
     if (fits(c)) {
-      const std::vector<int> counts(c.counts->begin(), c.counts->end()), at(begins.begin(), begins.end() - 1);
-      check(MPI_Allgatherv(c.in, int(mine), type, c.out, counts.data(), at.data(), type, comm_), "all_gather");
+      counts_.assign(counts.begin(), counts.end());
+      begins_.resize(counts.size());
+      std::exclusive_scan(counts_.begin(), counts_.end(), begins_.begin(), 0);
+      check(MPI_Allgatherv(c.in, int(mine), type, c.out, counts_.data(), begins_.data(), type, comm_), "all_gather");
       return;
     }
-    if (mine) std::memcpy(byte(c.out, begins[size_t(rank_)] * bytes), c.in, size_t(mine * bytes));
+    int64_t begin = 0;
     for (int r = 0; r < size_; ++r) {
-      in_pieces((*c.counts)[size_t(r)], [&](int64_t at, int n) {
-        check(MPI_Bcast(byte(c.out, (begins[size_t(r)] + at) * bytes), n, type, r, comm_), "all_gather");
+      if (r == rank_ && mine) std::memcpy(byte(c.out, begin * bytes), c.in, size_t(mine * bytes));
+      in_pieces(counts[size_t(r)], [&](int64_t at, int n) {
+        check(MPI_Bcast(byte(c.out, (begin + at) * bytes), n, type, r, comm_), "all_gather");
       });
+      begin += counts[size_t(r)];
     }
   }
   static const void* byte(const void* p, int64_t at) { return static_cast<const char*>(p) + at; }
@@ -394,6 +416,7 @@ class MpiGroup final : public Group {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   std::shared_ptr<ShortSteps> short_;  // of the last one that was begun as well
+  std::vector<int> counts_, begins_;   // by rank, of one call: kept, so that the next one allocates nothing
 };
 
 class MpiBackend final : public Backend {

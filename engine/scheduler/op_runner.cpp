@@ -79,7 +79,7 @@ OpNode* OpRunner::settle(OpNode& op, const IntrusivePtr<const OpError>& error, b
   return finish(op);
 }
 
-// The calls of complete() in which this thread goes on with what the ended operation made ready.
+// The calls of complete() that this thread is in. Until they are left the engine cannot end.
 struct OpRunner::Completer {
   explicit Completer(OpRunner& runner) : runner(runner), outer(std::exchange(innermost, this)) {
     runner.completers_.fetch_add(1, std::memory_order_relaxed);
@@ -101,16 +101,14 @@ void OpRunner::wait_for_completers() const noexcept {
 }
 
 void OpRunner::complete(OpNode& op, const std::exception_ptr& failure) noexcept {
+  const Completer completer(*this);  // the operation's end may be the last thing that the program waits for
   IntrusivePtr<const OpError> error;
   if (failure) {
     error = engine_.failures.record(op, failure, is_dropped(op));
     engine_.counts.fail();
   }
-  ending_later_.fetch_sub(1, std::memory_order_seq_cst);  // before settle(), after which the engine may end
-  if (OpNode* next = settle(op, error, false, true)) {
-    const Completer completer(*this);  // until `next` is run the engine cannot end
-    engine_.workers.proceed(*next);
-  }
+  ending_later_.fetch_sub(1, std::memory_order_seq_cst);  // before settle(), after which nothing may be in flight
+  if (OpNode* next = settle(op, error, false, true)) engine_.workers.proceed(*next);
 }
 
 void OpRunner::granted(OpBase& op, OpNode*& next, uint64_t by) noexcept {

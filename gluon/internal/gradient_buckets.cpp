@@ -6,6 +6,8 @@
 #include <bit>
 #include <numeric>
 
+#include "kaon/engine/block_pool.h"
+#include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
@@ -27,10 +29,16 @@ uint64_t hash_of(const Parameter& p) {
   return h >> 1;  // as int64
 }
 
+bool has_gradient(const Parameter& p) { return p.grad_req() != GradReq::null && p.is_initialized(); }
+
 }  // namespace
 
-GradientBuckets::GradientBuckets(comm::Communicator ranks, const BucketOptions& options)
-    : wire_(std::move(ranks), options.compression), options_(options) {
+GradientBuckets::GradientBuckets(comm::Communicator ranks, const BucketOptions& options,
+                                 std::vector<Parameter> parameters)
+    : wire_(std::move(ranks), options.compression),
+      options_(options),
+      parameters_(std::move(parameters)),
+      has_values_(parameters_.size()) {
   if (options.shards == 0) return;
   if (wire_.compresses()) {
     throw ValueError(
@@ -46,27 +54,28 @@ GradientBuckets::GradientBuckets(comm::Communicator ranks, const BucketOptions& 
   }
 }
 
-void GradientBuckets::share_values(std::span<const Parameter> parameters) {
-  std::vector<Parameter> with_values;
-  for (const Parameter& p : parameters) {
-    if (p.is_initialized()) with_values.push_back(p);
-  }
-  if (has_compared_ && with_values == with_values_) return;
+void GradientBuckets::share_values() {
+  bool is_same = has_compared_;
+  for (size_t k = 0; is_same && k < parameters_.size(); ++k)
+    is_same = has_values_[k] == parameters_[k].is_initialized();
+  if (is_same) return;
   autograd::ModeScope mode(false, false);
-  compare(parameters);
+  compare();
   has_compared_ = true;
-  for (const Parameter& p : with_values) {
-    if (std::find(with_values_.begin(), with_values_.end(), p) != with_values_.end()) continue;
-    const std::vector<NDArray> values = p.list_data();
-    ranks().broadcast(values[0]);
-    for (size_t i = 1; i < values.size(); ++i) NDArray(values[i]).assign(values[0]);
+  for (size_t k = 0; k < parameters_.size(); ++k) {
+    const bool has_values = parameters_[k].is_initialized();
+    if (has_values && !has_values_[k]) {
+      const ParameterValues values(parameters_[k]);
+      ranks().broadcast(values[0]);
+      for (size_t i = 1; i < values.size(); ++i) NDArray(values[i]).assign(values[0]);
+    }
+    has_values_[k] = has_values;
   }
-  with_values_ = std::move(with_values);
 }
 
-void GradientBuckets::compare(std::span<const Parameter> parameters) const {
+void GradientBuckets::compare() const {
   std::vector<int64_t> mine;
-  for (const Parameter& p : parameters) mine.push_back(int64_t(hash_of(p)));
+  for (const Parameter& p : parameters_) mine.push_back(int64_t(hash_of(p)));
   const auto exchanged = [&](const std::vector<int64_t>& values) {
     const auto array = NDArray::from(values.data(), values.size(), Shape(int64_t(values.size())), DType::int64);
     return ranks().all_gather(array).asvector<int64_t>();
@@ -84,7 +93,7 @@ void GradientBuckets::compare(std::span<const Parameter> parameters) const {
       throw ValueError(fmt::format(
           "[Trainer] the ranks' nets differ: parameter {} has another name, shape or dtype on rank {} than on "
           "rank 0; on this rank it is {} {} {}",
-          i, r, parameters[i].name(), parameters[i].shape().str(), name_of(parameters[i].dtype())));
+          i, r, parameters_[i].name(), parameters_[i].shape().str(), name_of(parameters_[i].dtype())));
     }
   }
 }
@@ -100,16 +109,16 @@ const GradientBuckets::Bucket* GradientBuckets::find(const Parameter& parameter,
   return nullptr;
 }
 
-// Not those whose gradients are elsewhere by now.
-bool GradientBuckets::has_these(std::span<const Parameter> parameters) const {
+// Whether all gradients are in buckets, and those of buckets have not gone elsewhere.
+bool GradientBuckets::is_complete() const {
   size_t found = 0, all = 0;
-  for (const Parameter& p : parameters) found += p.grad_req() != GradReq::null && p.is_initialized();
+  for (const Parameter& p : parameters_) found += has_gradient(p);
   for (const Bucket& b : buckets_) {
     all += b.parameters.size();
     for (size_t k = 0; k < b.parameters.size(); ++k) {
       const Parameter& p = b.parameters[k];
-      if (p.grad_req() == GradReq::null || !p.is_initialized() || p.has_row_sparse_grad()) return false;
-      if (p.list_grad()[0].ptr() != b.views[k].ptr()) return false;
+      if (!has_gradient(p) || p.has_row_sparse_grad()) return false;
+      if (ParameterValues(p).grad(0).ptr() != b.views[k].ptr()) return false;
     }
   }
   return found == all;
@@ -140,14 +149,17 @@ void GradientBuckets::give_owners(Bucket& bucket, std::vector<size_t>& bytes) co
 // Its memory. What a compression has left of a gradient comes along.
 void GradientBuckets::fill(Bucket& bucket, const std::vector<Bucket>& before) {
   const DType dtype = bucket.parameters[0].dtype();
-  const Device device = bucket.parameters[0].list_data()[0].device();
+  const Device device = ParameterValues(bucket.parameters[0])[0].device();
   const int64_t step = int64_t(alignment / size_of(dtype));
   std::vector<int64_t> begins{0};
   bucket.elements.assign(size_t(ranks().size()), 0);
+  bucket.value_elements = bucket.elements;
   for (size_t k = 0; k < bucket.parameters.size(); ++k) {
-    const int64_t n = (bucket.parameters[k].shape().size() + step - 1) / step * step;
+    const int64_t values = bucket.parameters[k].shape().size(), n = (values + step - 1) / step * step;
     begins.push_back(begins.back() + n);
-    if (!bucket.owners.empty()) bucket.elements[size_t(bucket.owners[k])] += n;
+    if (bucket.owners.empty()) continue;
+    bucket.elements[size_t(bucket.owners[k])] += n;
+    bucket.value_elements[size_t(bucket.owners[k])] += values;
   }
   bucket.all = nd.zeros({begins.back()}, {.dtype = dtype, .device = device});
   const auto part = [&](const NDArray& all, size_t k) {
@@ -156,9 +168,9 @@ void GradientBuckets::fill(Bucket& bucket, const std::vector<Bucket>& before) {
   };
   for (size_t k = 0; k < bucket.parameters.size(); ++k) {
     const Parameter& p = bucket.parameters[k];
-    NDArray values = p.list_data()[0];
+    NDArray values = ParameterValues(p)[0];
     const NDArray view = part(bucket.all, k);
-    const NDArray old = p.list_grad()[0];
+    const NDArray old = ParameterValues(p).grad(0);
     NDArray(view).assign(old);
     for (const Bucket& b : before) {
       for (size_t i = 0; b.residual.defined() && i < b.views.size(); ++i) {
@@ -178,10 +190,10 @@ void GradientBuckets::fill(Bucket& bucket, const std::vector<Bucket>& before) {
   }
 }
 
-void GradientBuckets::build(std::span<const Parameter> parameters) {
+void GradientBuckets::build() {
   std::vector<Parameter> reversed;  // a backward computes the last layers' gradients first
-  for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
-    if (p->grad_req() == GradReq::null || !p->is_initialized()) continue;
+  for (auto p = parameters_.rbegin(); p != parameters_.rend(); ++p) {
+    if (!has_gradient(*p)) continue;
     if (p->has_row_sparse_grad()) {
       throw StateError(fmt::format("[Trainer] the gradient of {} is row_sparse, which ranks do not add up", p->name()));
     }
@@ -208,9 +220,9 @@ void GradientBuckets::build(std::span<const Parameter> parameters) {
   ++layout_;
 }
 
-void GradientBuckets::prepare(std::span<const Parameter> parameters) {
+void GradientBuckets::prepare() {
   autograd::ModeScope mode(false, false);
-  if (!has_these(parameters)) build(parameters);
+  if (!is_complete()) build();
 }
 
 std::vector<uint32_t> GradientBuckets::buckets_of(std::span<const Parameter> parameters) const {
@@ -222,9 +234,9 @@ std::vector<uint32_t> GradientBuckets::buckets_of(std::span<const Parameter> par
   return all;
 }
 
-void GradientBuckets::all_reduce(std::span<const Parameter> parameters, bool everywhere) {
+void GradientBuckets::all_reduce(bool everywhere) {
   autograd::ModeScope mode(false, false);
-  prepare(parameters);
+  prepare();
   for (Bucket& b : buckets_) {
     if (options_.shards) {
       wire_.add_up_by_tree(b.all);
@@ -240,9 +252,9 @@ void GradientBuckets::all_reduce(std::span<const Parameter> parameters, bool eve
 }
 
 // As counting in binary: a sum of n shards waits for the next one of n.
-void GradientBuckets::end_shard(std::span<const Parameter> parameters, int number) {
+void GradientBuckets::end_shard(int number) {
   autograd::ModeScope mode(false, false);
-  prepare(parameters);
+  prepare();
   for (Bucket& b : buckets_) {
     size_t level = 0;
     for (; number >> level & 1; ++level) NDArray(b.all) += b.partial[level];
@@ -264,15 +276,14 @@ void GradientBuckets::gather_values() const {
   autograd::ModeScope mode(false, false);
   const int rank = ranks().rank();
   for (auto b = buckets_.rbegin(); b != buckets_.rend(); ++b) {
-    std::vector<NDArray> own;
-    std::vector<int64_t> elements(size_t(ranks().size()), 0);
+    engine::PooledVector<NDArray> own;
+    own.reserve(b->values.size());
     for (size_t k = 0; k < b->values.size(); ++k) {
-      elements[size_t(b->owners[k])] += b->values[k].size();
       if (b->owners[k] == rank) own.push_back(b->values[k].reshape({-1}));
     }
     const NDArray mine =
         own.empty() ? NDArray::empty({0}, b->all.dtype(), b->all.device()) : nd.concat(own, {.dim = 0});
-    const NDArray all = ranks().all_gather(mine, elements);
+    const NDArray all = ranks().all_gather(mine, b->value_elements);
     int64_t begin = 0;
     for (size_t k = 0; k < b->values.size(); ++k) {
       const NDArray& values = b->values[k];

@@ -16,18 +16,19 @@ struct BucketOptions {
   bool gives_owners = false;  // each parameter has one rank that updates it
 };
 
-// All ranks call the same functions for the same parameters, in the same order. Thread safety: one thread.
+// Those of one trainer that have gradients and values, whenever they get them. All ranks call the same functions in the
+// same order. Thread safety: one thread.
 class GradientBuckets {
  public:
   // Throws ValueError for options that do not go together, or not with this number of ranks.
-  GradientBuckets(comm::Communicator ranks, const BucketOptions& options);
+  GradientBuckets(comm::Communicator ranks, const BucketOptions& options, std::vector<Parameter> parameters);
   const comm::Communicator& ranks() const { return wire_.ranks(); }
 
   // Parameters that have got values since the last call get rank 0's. Where there are some, and at the first call,
   // blocks until the ranks have compared their parameters. Throws ValueError where those differ.
-  void share_values(std::span<const Parameter> parameters);
+  void share_values();
   // Moves gradients into buckets, unless they are there. Throws StateError for a row_sparse gradient.
-  void prepare(std::span<const Parameter> parameters);
+  void prepare();
   // A number that prepare() changes when it moves gradients.
   uint64_t layout() const { return layout_; }
   // The bucket of each parameter's gradient, after prepare(). The last layers' come first, as a backward computes them.
@@ -36,7 +37,7 @@ class GradientBuckets {
   // Prepares, and gradients become their sum over the ranks. A bucket is added up as soon as its gradients are
   // computed. Does not block. everywhere: also those that another rank owns are then the sum; else of these nothing is
   // promised.
-  void all_reduce(std::span<const Parameter> parameters, bool everywhere = true);
+  void all_reduce(bool everywhere = true);
   // Whether any rank says so, by position. Blocks.
   std::vector<bool> on_any(const std::vector<bool>& mine) const;
 
@@ -45,7 +46,7 @@ class GradientBuckets {
   int own_shards() const { return options_.shards / ranks().size(); }  // of this rank
   // The gradients are those of shard `number` of this rank, from 0: takes them into the sum. After the last one the
   // gradients are the sum over this rank's shards.
-  void end_shard(std::span<const Parameter> parameters, int number);
+  void end_shard(int number);
 
   // --- owners
   bool gives_owners() const { return options_.gives_owners; }
@@ -60,21 +61,23 @@ class GradientBuckets {
     std::vector<Parameter> parameters;   // in the order of their owners, if there are some
     std::vector<NDArray> values, views;  // of the parameters, and their gradients in `all`
     std::vector<int> owners;
-    std::vector<int64_t> elements;  // of `all`, by rank that owns them
-    NDArray residual;               // of a compression
-    std::vector<NDArray> partial;   // sums of 1, 2, 4, ... shards
+    // Of `all` and of the values, by rank that owns them.
+    std::vector<int64_t> elements, value_elements;
+    NDArray residual;              // of a compression
+    std::vector<NDArray> partial;  // sums of 1, 2, 4, ... shards
   };
   const Bucket* find(const Parameter& parameter, size_t* place) const;
-  bool has_these(std::span<const Parameter> parameters) const;
-  void compare(std::span<const Parameter> parameters) const;
-  void build(std::span<const Parameter> parameters);
+  bool is_complete() const;
+  void compare() const;
+  void build();
   void fill(Bucket& bucket, const std::vector<Bucket>& before);
   void give_owners(Bucket& bucket, std::vector<size_t>& bytes) const;
 
   const GradientWire wire_;
   const BucketOptions options_;
+  const std::vector<Parameter> parameters_;
   bool has_compared_ = false;
-  std::vector<Parameter> with_values_;  // rank 0's
+  std::vector<bool> has_values_;  // by parameter: rank 0's
   std::vector<Bucket> buckets_;
   uint64_t layout_ = 0;
 };

@@ -29,8 +29,9 @@ Shards::~Shards() {
   random::set_state({.seed = random_.seed, .offset = random_.offset + draws_of_shard * uint64_t(ranks_->shards())});
 }
 
-std::vector<NDArray> Shards::begin(int number) const {
-  std::vector<NDArray> parts;
+engine::PooledVector<NDArray> Shards::begin(int number) const {
+  engine::PooledVector<NDArray> parts;
+  parts.reserve(inputs_.size());
   if (!ranks_) {
     for (const NDArray* a : inputs_) parts.push_back(*a);
     return parts;
@@ -48,7 +49,8 @@ std::vector<NDArray> Shards::begin(int number) const {
 NDArray Shards::joined(std::span<const NDArray> parts) {
   if (parts.size() == 1) return parts[0];
   autograd::ModeScope mode(false, false);
-  std::vector<NDArray> all;
+  engine::PooledVector<NDArray> all;
+  all.reserve(parts.size());
   for (const NDArray& a : parts) all.push_back(a.ndim() == 0 ? a.reshape({1}) : a);
   return nd.concat(all, {.dim = 0});
 }

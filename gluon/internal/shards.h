@@ -2,8 +2,8 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/ops/random_state.h"
 
@@ -21,7 +21,7 @@ class Shards {
 
   int count() const { return ranks_ ? ranks_->own_shards() : 1; }
   // The inputs of a shard; what is drawn from now on are its numbers.
-  std::vector<NDArray> begin(int number) const;
+  engine::PooledVector<NDArray> begin(int number) const;
   // Results of the shards as one array.
   static NDArray joined(std::span<const NDArray> parts);
 

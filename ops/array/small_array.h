@@ -1,4 +1,4 @@
-// SmallArray: an array for the duration of a call, on the stack when it is small.
+// SmallArray: an array for the duration of a call, on the stack when it is small, else in recycled memory.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,8 @@
 #include <new>
 #include <span>
 #include <type_traits>
+
+#include "kaon/engine/block_pool.h"
 
 namespace kaon::ops {
 
@@ -26,7 +28,7 @@ class SmallArray {
   }
   ~SmallArray() {
     std::destroy_n(data_, size_);
-    if (room_ > few) std::allocator<T>().deallocate(data_, room_);
+    if (room_ > few) engine::PoolAllocator<T>().deallocate(data_, room_);
   }
   SmallArray(const SmallArray&) = delete;
   SmallArray& operator=(const SmallArray&) = delete;
@@ -41,7 +43,8 @@ class SmallArray {
     size_t size;
   };
   explicit SmallArray(Room room)
-      : room_(room.size), data_(room_ > few ? std::allocator<T>().allocate(room_) : reinterpret_cast<T*>(local_)) {}
+      : room_(room.size),
+        data_(room_ > few ? engine::PoolAllocator<T>().allocate(room_) : reinterpret_cast<T*>(local_)) {}
 
   size_t size_ = 0, room_;
   T* data_;

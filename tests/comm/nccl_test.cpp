@@ -21,7 +21,7 @@ TEST_CASE("comm gpu nccl: a communicator of one rank takes every call, and gives
   std::unique_ptr<comm::GpuGroup> group = backend.join(backend.make_id(), 0, 1, never);
   {
     CallerStream order(gpu(0), stream->native());
-    const auto all = std::make_shared<const std::vector<int64_t>>(1, 6);
+    const auto all = std::make_shared<const engine::PooledVector<int64_t>>(1, 6);
     const comm::Call calls[] = {
         {.kind = comm::Kind::all_reduce, .op = comm::Reduce::sum, .dtype = DType::float32},
         {.kind = comm::Kind::all_reduce, .op = comm::Reduce::max, .dtype = DType::bfloat16},

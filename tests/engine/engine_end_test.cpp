@@ -154,30 +154,32 @@ TEST_CASE("shared read lease: a writer that its end lets go on runs on the vars'
 // More threads than cores: the one that ends an operation is often stopped where it is about to leave the engine.
 TEST_CASE("engine end: a thread that ends the last operations has left the engine before it is gone", "[engine]") {
   Watchdog watchdog(60s);
-  for (int threads : {0, 1}) {
-    std::atomic<int> ran{0};
-    const auto begin_and_end = [&] {
-      std::atomic<OpNode*> begun{nullptr};
-      std::thread completer([&] {
+  for (const bool makes_ready : {true, false}) {
+    for (const int threads : {0, 1}) {
+      std::atomic<int> ran{0};
+      const auto begin_and_end = [&] {
+        std::atomic<OpNode*> begun{nullptr};
+        std::thread completer([&] {
+          for (int i = 0; i < rounds(3000); ++i) {
+            begun.wait(nullptr);
+            OpNode* const op = begun.exchange(nullptr);
+            OpBody<Late>::get(*op).engine->complete(*op, nullptr);
+          }
+        });
         for (int i = 0; i < rounds(3000); ++i) {
-          begun.wait(nullptr);
-          OpNode* const op = begun.exchange(nullptr);
-          OpBody<Late>::get(*op).engine->complete(*op, nullptr);
+          Var a;
+          Engine engine({.threads = threads});
+          const Access writes_a[] = {write(a)};
+          engine.push_as(late_type, writes_a, Late{&engine, &begun}, {});
+          if (makes_ready) engine.push({update(a)}, [&](RunContext&) { ++ran; });
         }
-      });
-      for (int i = 0; i < rounds(3000); ++i) {
-        Var a;
-        Engine engine({.threads = threads});
-        const Access writes_a[] = {write(a)};
-        engine.push_as(late_type, writes_a, Late{&engine, &begun}, {});
-        engine.push({update(a)}, [&](RunContext&) { ++ran; });
-      }
-      completer.join();
-    };
-    std::vector<std::thread> programs;
-    for (int i = 0; i < 8; ++i) programs.emplace_back(begin_and_end);
-    for (std::thread& t : programs) t.join();
-    CHECK(ran == 8 * rounds(3000));
+        completer.join();
+      };
+      std::vector<std::thread> programs;
+      for (int i = 0; i < 8; ++i) programs.emplace_back(begin_and_end);
+      for (std::thread& t : programs) t.join();
+      CHECK(ran == (makes_ready ? 8 * rounds(3000) : 0));
+    }
   }
 }
 
