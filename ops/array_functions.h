@@ -352,9 +352,11 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   std::vector<A> split_v2(const In<A>& x, int sections, int axis = 0, bool squeeze_axis = false) const {  // the first ones larger by 1
     return _split_v2(x, {.axis = axis, .squeeze_axis = squeeze_axis, .sections = sections});
   }
-  std::vector<A> split_v2(const In<A>& x, const Shape& indices, int axis = 0, bool squeeze_axis = false) const {  // cut before these
-    Shape begins(0);
-    for (int64_t i : indices) begins.push_back(i);
+  std::vector<A> split_v2(const In<A>& x, const ops::IntTuple& indices, int axis = 0, bool squeeze_axis = false) const {  // cut before these
+    ops::IntTuple begins(0);
+    for (int i = 0; i < indices.size(); ++i) {
+      if (!begins.push_back(indices[i])) throw ValueError("[split_v2] expected at most 63 indices");
+    }
     return _split_v2(x, {.indices = begins, .axis = axis, .squeeze_axis = squeeze_axis});
   }
   std::vector<A> _split_v2(const In<A>& x, const op::SplitV2& op) const { return call_many(op.num_outputs(), op, x); }

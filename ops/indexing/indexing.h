@@ -357,9 +357,9 @@ void run_cuda(const op::UnravelIndex& op, KernelContext& c);
 namespace op {
 // Parts of data along `axis`. Part i begins at indices[i], of which the first is 0, and ends where the next one begins;
 // or there are `sections` parts, of which the first ones are larger by 1 where these do not divide the axis.
-// squeeze_axis drops the axis, along which all parts must have size 1. At most 8 indices.
+// squeeze_axis drops the axis, along which all parts must have size 1. At most 64 indices.
 struct SplitV2 {
-  Shape indices{};
+  IntTuple indices{};
   int axis = 1;
   bool squeeze_axis = false;
   int sections = 0;
@@ -371,7 +371,7 @@ struct SplitV2 {
     field("sections", &SplitV2::sections);
   }
   static const OpDef def;
-  int num_outputs() const { return sections > 0 ? sections : indices.ndim(); }
+  int num_outputs() const { return sections > 0 ? sections : indices.size(); }
   void infer(InferContext& c) const;
   void compose(ComposeContext& c) const;
 };

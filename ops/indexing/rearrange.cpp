@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kaon/ops/attributes.h"
 #include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/indexing/indexing.h"
@@ -21,7 +22,7 @@ namespace {
 // Where part i of `op` begins along an axis of n elements; the end of the last part for i = number of parts.
 int64_t part_begin(const op::SplitV2& op, int i, int64_t n) {
   if (op.sections > 0) return i * (n / op.sections) + std::min<int64_t>(i, n % op.sections);
-  return i < op.indices.ndim() ? op.indices[i] : n;
+  return i < op.indices.size() ? op.indices[i] : n;
 }
 
 }  // namespace
@@ -31,13 +32,13 @@ void op::SplitV2::infer(InferContext& c) const {
   const int at = normalize_axis(axis, data.ndim(), c.op());
   const int64_t n = data[at];
   if (sections < 0) c.fail_value(fmt::format("sections must not be negative, got {}", sections));
-  if (sections == 0 && (indices.empty() || indices[0] != 0)) {
-    c.fail_value(fmt::format("indices must begin with 0, got {}", indices.str()));
+  if (sections == 0 && (indices.size() == 0 || indices[0] != 0)) {
+    c.fail_value(fmt::format("indices must begin with 0, got {}", to_text(indices)));
   }
   for (int i = 0; i < num_outputs(); ++i) {
     const int64_t begin = part_begin(*this, i, n), size = part_begin(*this, i + 1, n) - begin;
     if (size < 0 || begin > n) {
-      c.fail(fmt::format("indices must rise to at most {}, the size of axis {}, got {}", n, at, indices.str()));
+      c.fail(fmt::format("indices must rise to at most {}, the size of axis {}, got {}", n, at, to_text(indices)));
     }
     if (squeeze_axis && size != 1) {
       c.fail(fmt::format("squeeze_axis needs parts of size 1, part {} of axis {} has {}", i, at, size));

@@ -21,7 +21,7 @@ void split(Rows& rows, const op::SplitV2& op, const Shape& shape) {
           if (op.sections > 0) {
             size = shape[at] / op.sections + (i < shape[at] % op.sections ? 1 : 0);
           } else {
-            size = (i + 1 < op.indices.ndim() ? op.indices[i + 1] : shape[at]) - op.indices[i];
+            size = (i + 1 < op.indices.size() ? op.indices[i + 1] : shape[at]) - op.indices[i];
           }
           Host part =
               generate(with(shape, at, size), [&](const Shape& p) { return in[0].at(with(p, at, p[at] + begin)); });
@@ -35,6 +35,7 @@ void split(Rows& rows, const op::SplitV2& op, const Shape& shape) {
 
 void split_rows(Rows& rows) {
   split(rows, {.indices = Shape(0, 1, 4)}, {3, 5}), split(rows, {.indices = Shape(0, 2, 2), .axis = 0}, {3, 5});
+  split(rows, {.indices = {0, 1, 2, 3, 3, 5, 6, 7, 8, 9}}, {2, 11});
   split(rows, {.indices = Shape(0), .axis = -1}, {1, 7}), split(rows, {.axis = 0, .sections = 3}, {7, 2});
   split(rows, {.indices = Shape(0, 1), .axis = 0, .squeeze_axis = true}, {2, 3});
   split(rows, {.axis = 1, .squeeze_axis = true, .sections = 3}, {2, 3, 1}), split(rows, {.sections = 2}, {0, 5});
