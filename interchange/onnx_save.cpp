@@ -7,15 +7,13 @@
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx.h"
-#include "kaon/interchange/onnx/convert/evaluate.h"
-#include "kaon/interchange/onnx/export/emit.h"
 #include "kaon/interchange/onnx/export/external.h"
+#include "kaon/interchange/onnx/export/program.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon::onnx {
 
 using exporting::Builder;
-using exporting::Emit;
 using graph::SymbolNode;
 
 namespace {
@@ -32,12 +30,6 @@ format::ValueInfo info_of(const std::string& name, const TensorMeta& meta, std::
     else info.dims.push_back({meta.shape[i], ""});
   }
   return info;
-}
-
-bool is_fixed(const SymbolNode& node, const std::unordered_map<const SymbolNode*, bool>& fixed) {
-  if (node.is_variable()) return node.constant.defined();
-  return std::all_of(node.inputs.begin(), node.inputs.end(),
-                     [&](const SymbolEntry& i) { return fixed.at(i.node.get()); });
 }
 
 }  // namespace
@@ -57,40 +49,12 @@ void save(const Symbol& program, const std::vector<std::pair<std::string, Tensor
   const Symbol known = graph::compose(program, variables);
 
   Builder builder(options.opset);
-  std::unordered_map<const SymbolNode*, std::vector<std::string>> names;
-  std::unordered_map<const SymbolNode*, bool> fixed;
-  convert::Evaluator evaluate;
+  exporting::ValueNames names;
   for (const auto& [name, meta] : inputs) {
     names[variables[name].entry().node.get()] = {builder.unique(name)};
     builder.graph().inputs.push_back(info_of(name, meta, options.batch_name));
   }
-  for (SymbolNode* const node : graph::topological_order(known.entries())) {
-    fixed[node] = is_fixed(*node, fixed);
-    if (names.contains(node)) continue;
-    if (node->is_variable()) {
-      const auto value = values.find(node->name);
-      if (!node->constant.defined() && value == values.end()) {
-        throw ValueError(fmt::format("[onnx] the variable {} is neither an input nor has it values", node->name));
-      }
-      names[node] = {builder.initializer(node->constant.defined() ? node->constant : value->second, node->name)};
-      continue;
-    }
-    if (fixed[node]) {  // such as a range: its values
-      for (int i = 0; i < node->visible_outputs(); ++i) {
-        names[node].push_back(builder.initializer(
-            evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
-      }
-      continue;
-    }
-    const exporting::Writer write = exporting::find_writer(*node->op);
-    if (!write)
-      throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written", node->name, node->op->name()));
-    std::vector<std::string> read;
-    for (const SymbolEntry& input : node->inputs) read.push_back(names.at(input.node.get()).at(input.output));
-    Emit emit(*node, builder, std::move(read));
-    write(emit);
-    names[node] = emit.outputs();
-  }
+  const std::vector<std::string> written = exporting::write_program(known, builder, std::move(names), values);
   const std::vector<std::string> outputs = program.list_outputs();
   for (size_t i = 0; i < known.entries().size(); ++i) {
     const SymbolEntry& entry = known.entries()[i];
@@ -98,7 +62,7 @@ void save(const Symbol& program, const std::vector<std::pair<std::string, Tensor
     format::Node identity;  // so that the output has the program's name
     identity.op_type = "Identity";
     identity.name = name + "_identity";
-    identity.inputs = {names.at(entry.node.get()).at(entry.output)};
+    identity.inputs = {written[i]};
     identity.outputs = {name};
     builder.graph().nodes.push_back(identity);
     builder.graph().outputs.push_back(info_of(name, entry.node->outputs[entry.output], options.batch_name));

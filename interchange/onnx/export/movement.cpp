@@ -107,11 +107,7 @@ void slice_like(Emit& e) {
 void take(Emit& e) {
   const auto& op = e.op<op::Take>();
   const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
-  std::string index = e.cast(e.in(1), DType::int64);
-  const double n = double(e.shape()[axis]);
-  if (op.mode == IndexMode::clip)
-    index = e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
-  if (op.mode == IndexMode::wrap) index = e.node("Mod", {index, e.number(n, DType::int64)});
+  const std::string index = e.index(1, op.mode, e.shape()[axis]);
   e.set(e.node("Gather", {e.in(), index}, {integer("axis", axis)}));
 }
 
@@ -164,20 +160,18 @@ void pick(Emit& e) {
   const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
   Shape one = e.shape();
   one[axis] = 1;
-  const double n = double(e.shape()[axis]);
-  std::string index = e.reshape(e.cast(e.in(1), DType::int64), one);
-  index = op.mode == IndexMode::wrap
-              ? e.node("Mod", {index, e.number(n, DType::int64)})
-              : e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
+  const std::string index = e.reshape(e.index(1, op.mode, e.shape()[axis]), one);
   e.set(e.reshape(e.node("GatherElements", {e.in(), index}, {integer("axis", axis)}), e.result()));
 }
 
 void one_hot(Emit& e) {
   const auto& op = e.op<op::OneHot>();
-  const double both[] = {op.off_value, op.on_value};
-  const std::string values = e.builder().initializer(NDArray::from(both, 2, Shape(2), op.dtype), "values");
-  e.set(e.node("OneHot", {e.cast(e.in(), DType::int64), e.number(double(op.depth), DType::int64), values},
-               {integer("axis", -1)}));
+  std::vector<int64_t> classes(size_t(op.depth));
+  std::iota(classes.begin(), classes.end(), 0);
+  Shape column = e.shape();  // OneHot would count negative indices from the end
+  column.push_back(1);
+  const std::string here = e.equal(e.reshape(e.index(0, IndexMode::raise, 0), column), e.builder().constant(classes));
+  e.set(e.where(here, e.number(op.on_value, op.dtype), e.number(op.off_value, op.dtype)));
 }
 
 // Steps that a sequence does not have are `value`.
