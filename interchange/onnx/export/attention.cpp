@@ -1,4 +1,5 @@
 // Attention and rotary positions as ONNX nodes.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -29,7 +30,7 @@ void attention(Emit& e) {
   const auto& op = e.op<op::ScaledDotProductAttention>();
   const Shape& q = e.shape(0);
   const int64_t n = q[2], m = e.shape(1)[2];
-  const double scale = op.scale.value_or(1 / std::sqrt(double(q[3])));
+  const double scale = op.scale.value_or(1 / std::sqrt(double(std::max<int64_t>(1, q[3]))));
   const std::string lowest = e.number(-std::numeric_limits<double>::infinity());
   std::string s = e.matmul(e.in(0), e.transpose(repeated(e, 1, q[1]), {0, 1, 3, 2}));
   s = e.mul(s, e.number(scale));

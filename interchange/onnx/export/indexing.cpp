@@ -93,7 +93,7 @@ Part part_of(const Emit& e, const Op& op) {
     };
     const int64_t begin = bound(op.begin, step > 0 ? 0 : n - 1), end = bound(op.end, step > 0 ? n : -1);
     int64_t count = 0;
-    for (int64_t at = begin; step > 0 ? at < end : at > end; at += step) from[size_t(at)] = count++;
+    for (int64_t at = begin; step > 0 ? at < end : at > end; at += std::clamp(step, -n, n)) from[size_t(at)] = count++;
     part.is_empty |= count == 0;
   }
   return part;
@@ -175,9 +175,15 @@ void search_sorted(Emit& e) {
   sorted.push_back(1), sorted.push_back(e.shape(0)[e.rank(0) - 1]);
   for (int64_t d : e.shape(1)) values.push_back(d);
   values.push_back(1);
-  const std::string before =
-      e.node(e.op<op::SearchSorted>().right ? "LessOrEqual" : "Less", {e.reshape(e.in(0), sorted), e.reshape(e.in(1), values)});
-  const std::string count = e.reduce("ReduceSum", e.cast(before, DType::int64), {values.ndim() - 1}, false);
+  const bool right = e.op<op::SearchSorted>().right;
+  const std::string x = e.reshape(e.in(0), sorted), v = e.reshape(e.in(1), values);
+  std::string before = e.node(right ? "LessOrEqual" : "Less", {x, v});
+  if (e.is_real()) {  // NaN is larger than all
+    std::string more = e.node("IsNaN", {v});
+    if (!right) more = e.node("And", {more, e.node("Not", {e.node("IsNaN", {x})})});
+    before = e.node("Or", {before, more});
+  }
+  const std::string count = e.reduce("ReduceSum", e.cast(before, DType::int64), {-1}, false);
   e.set(e.reshape(count, e.result()));
 }
 
@@ -193,9 +199,10 @@ void triangle(Emit& e, bool upper, int64_t k) {
 std::vector<int64_t> trian_places(int64_t n, int offset, bool lower) {
   const bool below = offset < 0 || (offset == 0 && lower);
   std::vector<int64_t> places;
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < n; ++j) {
-      if (below ? j <= i + offset : j >= i + offset) places.push_back(i * n + j);
+  for (int64_t a = 0; a < n; ++a) {
+    for (int64_t b = 0; b < n; ++b) {
+      const int64_t row = below ? a : b, column = below ? b : a;  // row by row, or column by column
+      if (below ? column <= row + offset : column >= row + offset) places.push_back(row * n + column);
     }
   }
   return places;

@@ -160,8 +160,13 @@ void dot(Emit& e) {
   for (int i = 0; i < right; ++i) last.push_back(op.transpose_b ? (i + right - 1) % right : i);
   std::string x = e.transpose(e.in(0), first), y = e.transpose(e.in(1), last);
   const int64_t n = a[int(first.back())];
-  if (left > 2) x = e.reshape(x, Shape(n == 0 ? 0 : a.size() / n, n));
-  if (right > 2) y = e.reshape(y, Shape(n, n == 0 ? 0 : b.size() / n));
+  const auto others = [](const Shape& s, int64_t contracted) {
+    int64_t size = 1;
+    for (int i = 0; i < s.ndim(); ++i) size *= i == contracted ? 1 : s[i];
+    return size;
+  };
+  if (left > 2) x = e.reshape(x, Shape(others(a, first.back()), n));
+  if (right > 2) y = e.reshape(y, Shape(n, others(b, last.front())));
   const std::string z = e.matmul(x, y);
   e.set(left > 2 || right > 2 || (left == 1 && right == 1) ? e.reshape(z, e.result()) : z);
 }

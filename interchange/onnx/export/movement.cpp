@@ -72,7 +72,7 @@ void split(Emit& e) {
   const int64_t part = e.shape()[axis] / op.num_outputs;
   for (int i = 0; i < op.num_outputs; ++i) {
     std::string y = slice(e, {i * part}, {(i + 1) * part}, {axis}, {1});
-    if (op.squeeze_axis) y = e.node("Squeeze", {y, e.builder().constant({axis})});
+    if (op.squeeze_axis) y = e.rank() == 1 ? e.reshape(y, e.result(i)) : e.node("Squeeze", {y, e.builder().constant({axis})});
     e.set(y, i);
   }
 }
@@ -179,14 +179,13 @@ void sequence_mask(Emit& e) {
   const auto& op = e.op<op::SequenceMask>();
   if (!op.use_sequence_length) return e.set(e.node("Identity", {e.in()}));
   const int rank = e.shape().ndim();
-  std::vector<float> steps;
-  for (int64_t i = 0; i < e.shape()[op.axis]; ++i) steps.push_back(float(i));
+  std::vector<double> steps;
+  for (int64_t i = 0; i < e.shape()[op.axis]; ++i) steps.push_back(double(i));
   Shape along = Shape::filled(rank, 1), batch = along;
   along[op.axis] = e.shape()[op.axis];
   batch[1 - op.axis] = e.shape()[1 - op.axis];
-  const std::string step = e.builder().initializer(NDArray::from(steps.data(), steps.size(), along), "steps");
-  const std::string length = e.reshape(e.cast(e.in(1), DType::float32), batch);
-  e.set(e.node("Where", {e.node("Less", {step, length}), e.in(), e.number(op.value)}));
+  const std::string length = e.reshape(e.index(1, IndexMode::raise, 0), batch);
+  e.set(e.where(e.less(e.array(steps, along, DType::int64), length), e.in(), e.number(op.value)));
 }
 
 const WriterRow movement_table[] = {

@@ -91,20 +91,25 @@ std::string log_add_exp(Emit& e, const std::string& a, const std::string& b) {
   return e.add(e.node("Max", {a, b}), e.node("Log", {e.add(e.node("Exp", {apart}), e.number(1))}));
 }
 
-// The angle of the point (x, y): atan(y / x), and pi more or less left of the axis.
-std::string angle(Emit& e, const std::string& y, const std::string& x) {
-  const std::string zero = e.number(0), pi = e.number(std::numbers::pi);
-  const std::string turn =
-      e.where(e.less(x, zero), e.where(e.less(y, zero), e.node("Neg", {pi}), pi), zero);
-  const std::string right = e.node("Atan", {e.div(y, x)});
-  const std::string origin = e.node("And", {e.equal(x, zero), e.equal(y, zero)});
-  return e.where(origin, zero, e.add(right, turn));
+// Whether the sign is negative, of -0 too.
+std::string is_negative(Emit& e, const std::string& x) {
+  const std::string zero = e.number(0);
+  return e.less(e.where(e.equal(x, zero), e.node("Reciprocal", {x}), x), zero);  // of -0 that is -infinity
 }
 
 std::string signed_as(Emit& e, const std::string& a, const std::string& b) {
-  const std::string zero = e.number(0), size = e.node("Abs", {a});
-  const std::string side = e.where(e.equal(b, zero), e.node("Reciprocal", {b}), b);  // -0 is -infinity then
-  return e.where(e.less(side, zero), e.node("Neg", {size}), size);
+  const std::string size = e.node("Abs", {a});
+  return e.where(is_negative(e, b), e.node("Neg", {size}), size);
+}
+
+// The angle of the point (x, y): that of |y| / |x| in the first quarter, mirrored.
+std::string angle(Emit& e, const std::string& y, const std::string& x) {
+  const std::string up = e.node("Abs", {y}), right = e.node("Abs", {x}), equal = e.equal(up, right);
+  // of 0 / 0 and infinity / infinity as well
+  const std::string quotient = e.where(e.node("And", {equal, e.less(e.number(0), up)}), e.number(1),
+                                       e.div(up, e.where(equal, e.number(1), right)));
+  const std::string first = e.node("Atan", {quotient});
+  return signed_as(e, e.where(is_negative(e, x), e.sub(e.number(std::numbers::pi), first), first), y);
 }
 
 std::string times_power(Emit& e, const std::string& a, const std::string& b) {

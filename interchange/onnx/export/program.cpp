@@ -6,6 +6,7 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/interchange/onnx/convert/evaluate.h"
+#include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon::onnx::exporting {
@@ -35,6 +36,12 @@ Symbol as_symbol(const graph::Graph& graph, std::vector<engine::IntrusivePtr<Sym
 bool is_random(const SymbolNode& node) {
   const OpTraits& traits = node.op->traits_of(node.attrs.get());
   return traits.random && !traits.mode_dependent;
+}
+
+// Whether all results have a dimension of size 0.
+bool is_empty(const SymbolNode& node) {
+  const std::span results = std::span(node.outputs).first(size_t(node.visible_outputs()));
+  return !results.empty() && std::ranges::all_of(results, [](const TensorMeta& m) { return m.shape.size() == 0; });
 }
 
 }  // namespace
@@ -104,6 +111,13 @@ std::vector<std::string> write_program(const Symbol& program, Builder& builder, 
       for (int i = 0; i < node->visible_outputs(); ++i) {
         names[node].push_back(builder.initializer(
             evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
+      }
+      continue;
+    }
+    if (is_empty(*node)) {  // no elements follow from none
+      for (int i = 0; i < node->visible_outputs(); ++i) {
+        const TensorMeta& meta = node->outputs[size_t(i)];
+        names[node].push_back(builder.initializer(nd.zeros(meta.shape, {.dtype = meta.dtype}), node->output_name(i)));
       }
       continue;
     }
