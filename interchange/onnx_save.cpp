@@ -10,7 +10,7 @@
 #include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/export/any_size.h"
 #include "kaon/interchange/onnx/export/external.h"
-#include "kaon/interchange/onnx/export/program.h"
+#include "kaon/interchange/onnx/export/whole_program.h"
 
 namespace kaon::onnx {
 
@@ -77,7 +77,7 @@ Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset,
   std::vector<Builder> graphs;
   for (size_t g = 0; g < any.graphs(); ++g) {
     try {
-      graphs.push_back(write_program(program_for(with_sizes(inputs, any, g)), opset, Builder::Constants::apart));
+      graphs.push_back(write_whole(program_for(with_sizes(inputs, any, g)), opset, Builder::Constants::apart));
     } catch (const ShapeError& e) {
       std::rethrow_exception(
           e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
@@ -95,7 +95,7 @@ void write(const Inputs& inputs, const std::function<Program(const Inputs&)>& pr
   if (opset < kFirstOpset || opset > kLastOpset)
     throw ValueError(fmt::format("[onnx] opset {} is not written: {} to {} are", opset, kFirstOpset, kLastOpset));
   std::vector<NamedSize> names = named_sizes(inputs, options);
-  Builder builder = names.empty() ? write_program(program_for(inputs), opset, Builder::Constants::shared)
+  Builder builder = names.empty() ? write_whole(program_for(inputs), opset, Builder::Constants::shared)
                                   : write_for_all(inputs, AnySizes(std::move(names)), opset, program_for);
   format::Model model;
   // The first IR version that has the opset: files that older tools read too.

@@ -145,6 +145,15 @@ struct ShortSteps {
   std::unique_ptr<std::byte[]> spare;                             // the memory of the call that has ended last
 };
 
+// AddressSanitizer is to see every life of a call.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool sees_every_life = true;
+#elif defined(__has_feature)
+constexpr bool sees_every_life = __has_feature(address_sanitizer);
+#else
+constexpr bool sees_every_life = false;
+#endif
+
 class ShortAllReduce final : public Pending {
  public:
   ShortAllReduce(const Call& call, std::shared_ptr<ShortSteps> all, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
@@ -159,8 +168,7 @@ class ShortAllReduce final : public Pending {
         rank_(rank) {
     if (call.in != call.out && bytes_ > 0) std::memcpy(out_, call.in, size_t(bytes_));
   }
-  // A group's calls follow each other: each takes the memory of the one before. Not under AddressSanitizer, which is to
-  // see every life of a call.
+  // A group's calls follow each other: each takes the memory of the one before.
   static void* operator new(size_t bytes, ShortSteps& all) {
     return all.spare ? all.spare.release() : new std::byte[bytes];
   }
@@ -169,11 +177,8 @@ class ShortAllReduce final : public Pending {
     const std::shared_ptr<ShortSteps> all = call->all_;
     call->~ShortAllReduce();
     auto* const memory = reinterpret_cast<std::byte*>(call);
-#if defined(__SANITIZE_ADDRESS__)
-    delete[] memory;
-#else
-    all->spare.reset(memory);
-#endif
+    if constexpr (sees_every_life) delete[] memory;
+    else all->spare.reset(memory);
   }
 
   bool has_ended() override {

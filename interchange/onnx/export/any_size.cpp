@@ -112,6 +112,9 @@ class Joining {
   void run() {
     Graph& graph = graphs_[0].graph();
     compare_nodes();
+    std::vector<std::vector<Node>*> all;
+    for (Builder& g : graphs_) all.push_back(&g.graph().nodes);
+    open_bodies(all);
     std::vector<Node> nodes = std::move(graph.nodes);
     graph.nodes.clear();
     compare_arrays(nodes);
@@ -143,6 +146,37 @@ class Joining {
       }
       if (first.size() != other.size() || graphs_[g].arrays().size() != graphs_[0].arrays().size())
         refuse(g, "the model has other numbers of nodes");
+    }
+  }
+
+  // Bodies of loops and branches say no sizes that differ.
+  static void open_bodies(const std::vector<std::vector<Node>*>& all) {
+    for (size_t n = 0; n < all[0]->size(); ++n) {
+      for (size_t a = 0; a < (*all[0])[n].attributes.size(); ++a) {
+        for (size_t b = 0; b < (*all[0])[n].attributes[a].graphs.size(); ++b) {
+          std::vector<Graph*> bodies;
+          std::vector<std::vector<Node>*> inside;
+          for (std::vector<Node>* nodes : all) {
+            bodies.push_back((*nodes)[n].attributes[a].graphs[b].get());
+            inside.push_back(&bodies.back()->nodes);
+          }
+          open_dims(bodies, &Graph::inputs);
+          open_dims(bodies, &Graph::outputs);
+          open_bodies(inside);
+        }
+      }
+    }
+  }
+
+  static void open_dims(const std::vector<Graph*>& bodies, std::vector<format::ValueInfo> Graph::*values) {
+    auto& first = bodies[0]->*values;
+    for (size_t v = 0; v < first.size(); ++v) {
+      for (size_t axis = 0; axis < first[v].dims.size(); ++axis) {
+        const bool differs = std::any_of(bodies.begin(), bodies.end(), [&](const Graph* body) {
+          return (body->*values)[v].dims[axis].value != first[v].dims[axis].value;
+        });
+        if (differs) first[v].dims[axis] = {-1, ""};
+      }
     }
   }
 

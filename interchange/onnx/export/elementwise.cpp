@@ -110,8 +110,8 @@ void leaky_relu(Emit& e) {
       return e.set(e.node("LeakyRelu", {e.in()}, {real("alpha", (op.lower_bound + op.upper_bound) / 2)}));
     case LeakyType::gelu: return gelu(e);
     case LeakyType::prelu: {
-      Shape slope(e.shape(1).size());  // a number for each channel
-      for (int i = 2; i < e.shape().ndim() && slope[0] != 1; ++i) slope.push_back(1);
+      Shape slope = e.shape(1);  // a number for each channel, or for each of the first axes
+      for (int i = slope.ndim() == 1 ? 2 : slope.ndim(); i < e.rank() && slope.size() != 1; ++i) slope.push_back(1);
       return e.set(e.node("PRelu", {e.in(), e.reshape(e.in(1), slope)}));
     }
   }
@@ -165,8 +165,8 @@ void broadcast_where(Emit& e) {
 
 template <int Value>
 void filled_like(Emit& e) {
-  e.set(e.builder().initializer(
-      nd.full(e.result().ndim() == 0 ? Shape(1) : e.result(), Value, {.dtype = e.result_dtype()}), "filled"));
+  if (e.result().empty()) return e.set(e.number(Value, e.result_dtype()));
+  e.set(e.builder().initializer(nd.full(e.result(), Value, {.dtype = e.result_dtype()}), "filled"));
 }
 
 const WriterRow elementwise_table[] = {

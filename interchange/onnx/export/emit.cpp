@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kaon/engine/error.h"
+#include "kaon/interchange/onnx/export/program.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon::onnx::exporting {
@@ -60,6 +61,21 @@ Attribute integers(std::string_view name, const std::vector<int64_t>& values) {
   return a;
 }
 
+Attribute body(std::string_view name, std::shared_ptr<format::Graph> graph) {
+  Attribute a = attribute(name, Attribute::Type::graph);
+  a.graphs = {std::move(graph)};
+  return a;
+}
+
+format::ValueInfo info_of(std::string_view name, const TensorMeta& meta) {
+  format::ValueInfo info;
+  info.name = name;
+  info.type = format::element_type_of(meta.dtype);
+  info.has_shape = true;
+  for (int64_t d : meta.shape) info.dims.push_back({d, ""});
+  return info;
+}
+
 std::string Builder::unique(std::string_view name) {
   std::string candidate(name);
   for (int i = 1; !names_.insert(candidate).second; ++i) candidate = fmt::format("{}_{}", name, i);
@@ -68,10 +84,7 @@ std::string Builder::unique(std::string_view name) {
 
 std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vector<std::string>& inputs,
                                         std::vector<Attribute> attributes, int outputs, std::string_view name) {
-  if (first_opset(op_type) > opset_) {
-    throw ValueError(fmt::format("[onnx] the operator {} came with opset {}: it is not written at opset {}", op_type,
-                                 first_opset(op_type), opset_));
-  }
+  require(first_opset(op_type), op_type);
   format::Node node;
   node.op_type = op_type;
   node.inputs = inputs;
@@ -79,8 +92,45 @@ std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vec
   node.name = unique(fmt::format("{}_{}", name, op_type));
   for (int i = 0; i < outputs; ++i)
     node.outputs.push_back(unique(outputs == 1 ? node.name + "_out" : fmt::format("{}_out{}", node.name, i)));
-  graph_.nodes.push_back(node);
+  (bodies_.empty() ? graph_ : bodies_.back()).nodes.push_back(node);
   return node.outputs;
+}
+
+void Builder::require(int64_t opset, std::string_view what) const {
+  if (opset <= opset_) return;
+  throw ValueError(fmt::format("[onnx] {}the operator {} came with opset {}: it is not written at opset {}", label_,
+                               what, opset, opset_));
+}
+
+void Builder::open_graph(std::string_view name) { bodies_.emplace_back().name = unique(name); }
+
+std::string Builder::body_input(std::string_view name, const TensorMeta& meta) {
+  const std::string own = unique(name);
+  bodies_.back().inputs.push_back(info_of(own, meta));
+  return own;
+}
+
+void Builder::set_body_outputs(const std::vector<std::string>& values, const std::vector<TensorMeta>& metas) {
+  format::Graph& body = bodies_.back();
+  for (size_t i = 0; i < values.size(); ++i) {
+    format::Node identity;  // a value may be one of another graph, or there twice
+    identity.op_type = "Identity";
+    identity.inputs = {values[i]};
+    identity.outputs = {unique("result")};
+    identity.name = identity.outputs[0] + "_identity";
+    body.outputs.push_back(info_of(identity.outputs[0], metas[i]));
+    body.nodes.push_back(std::move(identity));
+  }
+}
+
+std::shared_ptr<format::Graph> Builder::close_graph() {
+  auto body = std::make_shared<format::Graph>(std::move(bodies_.back()));
+  bodies_.pop_back();
+  return body;
+}
+
+std::string Builder::Scope::label_of(std::string_view name, std::string_view op) {
+  return fmt::format("node {} ({}): ", name, op);
 }
 
 std::string Builder::initializer(const NDArray& values, std::string_view name) {
@@ -124,12 +174,57 @@ std::string Emit::cast(const std::string& x, DType dtype) {
   return node("Cast", {x}, {integer("to", int64_t(format::element_type_of(dtype)))});
 }
 
+std::vector<std::string> Emit::nodes(std::string_view op_type, const std::vector<std::string>& inputs,
+                                     std::vector<Attribute> attributes, int outputs) {
+  return builder_.nodes(op_type, inputs, std::move(attributes), outputs, node_.name);
+}
+
+std::string Emit::transpose(const std::string& x, const std::vector<int64_t>& perm) {
+  return std::ranges::is_sorted(perm) ? x : node("Transpose", {x}, {integers("perm", perm)});
+}
+
+std::string Emit::slice(const std::string& x, int64_t axis, int64_t begin, int64_t end, int64_t step) {
+  return node("Slice", {x, builder_.constant({begin}), builder_.constant({end}), builder_.constant({axis}),
+                        builder_.constant({step})});
+}
+
+std::string Emit::expand(const std::string& x, const Shape& shape) {
+  return node("Expand", {x, builder_.constant({shape.begin(), shape.end()})});
+}
+
+std::string Emit::reduce(std::string_view op_type, const std::string& x, const std::vector<int64_t>& axes,
+                         bool keepdims) {
+  std::vector<std::string> inputs{x};
+  std::vector<Attribute> attributes{integer("keepdims", keepdims)};
+  if (opset() >= 18 || op_type == "ReduceSum") inputs.push_back(builder_.constant(axes));
+  else attributes.push_back(integers("axes", axes));
+  return node(op_type, inputs, std::move(attributes));
+}
+
+std::string Emit::array(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  return builder_.initializer(NDArray::from(values.data(), values.size(), shape, dtype), "array");
+}
+
+std::string Emit::index(int i, IndexMode mode, int64_t n) {
+  const std::string x = dtype(i) == DType::int64 ? in(i) : cast(in(i), DType::int64);
+  if (mode == IndexMode::raise) return x;
+  if (mode == IndexMode::wrap) return node("Mod", {x, number(double(n), DType::int64)});
+  return node("Clip", {x, number(0, DType::int64), number(double(n - 1), DType::int64)});
+}
+
+void Emit::set_parts() {
+  std::vector<std::string> names = write_parts(node_, builder_, inputs_);
+  std::ranges::move(names, outputs_.begin());
+}
+
 void Emit::fail(const std::string& what) const {
   throw ValueError(fmt::format("[onnx] node {} ({}): {} is not written", node_.name, node_.op->name(), what));
 }
 
 Writer find_writer(const OpDef& op) {
-  for (const auto rows : {elementwise_writers(), layer_writers(), movement_writers(), recurrent_writers()}) {
+  for (const auto rows : {elementwise_writers(), numeric_writers(), reduction_writers(), layer_writers(),
+                          convolution_writers(), movement_writers(), indexing_writers(), image_writers(),
+                          attention_writers(), recurrent_writers(), control_writers()}) {
     for (const WriterRow& row : rows) {
       if (row.op == &op) return row.write;
     }

@@ -1,7 +1,6 @@
-// Layers, reductions and products as ONNX nodes.
-#include <fmt/format.h>
-
-#include <cmath>
+// Dense layers, normalisations, softmaxes and products as ONNX nodes.
+#include <limits>
+#include <numeric>
 
 #include "kaon/interchange/onnx/export/emit.h"
 #include "kaon/ops/all_ops.h"
@@ -9,39 +8,6 @@
 namespace kaon::onnx::exporting {
 
 namespace {
-
-std::vector<int64_t> list(const Shape& s, int n, int64_t otherwise) {
-  std::vector<int64_t> v(s.begin(), s.end());
-  v.resize(size_t(n), otherwise);
-  return v;
-}
-
-std::vector<int64_t> both_ends(const Shape& pad, int n) {
-  std::vector<int64_t> v = list(pad, n, 0);
-  v.insert(v.end(), v.begin(), v.begin() + n);
-  return v;
-}
-
-void convolution(Emit& e) {
-  const auto& op = e.op<op::Convolution>();
-  if (ops::is_channels_last(op.layout)) e.fail("a layout with channels last");
-  const int n = op.kernel.ndim();
-  e.set(e.node("Conv", e.all(),
-               {integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", list(op.stride, n, 1)),
-                integers("dilations", list(op.dilate, n, 1)), integers("pads", both_ends(op.pad, n)),
-                integer("group", op.num_group)}));
-}
-
-void deconvolution(Emit& e) {
-  const auto& op = e.op<op::Deconvolution>();
-  if (ops::is_channels_last(op.layout)) e.fail("a layout with channels last");
-  if (!op.target_shape.empty()) e.fail("target_shape");
-  const int n = op.kernel.ndim();
-  e.set(e.node("ConvTranspose", e.all(),
-               {integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", list(op.stride, n, 1)),
-                integers("dilations", list(op.dilate, n, 1)), integers("pads", both_ends(op.pad, n)),
-                integers("output_padding", list(op.adj, n, 0)), integer("group", op.num_group)}));
-}
 
 void fully_connected(Emit& e) {
   const auto& op = e.op<op::FullyConnected>();
@@ -59,72 +25,77 @@ void fully_connected(Emit& e) {
   e.set(op.no_bias ? y : e.node("Add", {y, e.in(2)}));
 }
 
-void pooling(Emit& e) {
-  const auto& op = e.op<op::Pooling>();
-  if (ops::is_channels_last(op.layout)) e.fail("a layout with channels last");
-  if (op.pool_type != PoolType::max && op.pool_type != PoolType::avg) e.fail("pool_type other than max and avg");
-  const bool is_max = op.pool_type == PoolType::max;
-  if (op.global_pool) return e.set(e.node(is_max ? "GlobalMaxPool" : "GlobalAveragePool", {e.in()}));
-  if (op.pooling_convention == PoolingConvention::same) e.fail("the pooling convention same");
-  const int n = op.kernel.ndim();
-  std::vector<int64_t> pads = both_ends(op.pad, n);
-  const std::vector<int64_t> stride = list(op.stride, n, 1), dilation = list(op.dilation, n, 1);
-  std::vector<Attribute> attributes{integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", stride)};
-  if (!op.dilation.empty()) attributes.push_back(integers("dilations", dilation));
-  std::string x = e.in();
-  if (op.pooling_convention == PoolingConvention::full) {
-    // the padding that makes a last window whole: ONNX would leave one out that begins in it
-    for (int i = 0; i < n; ++i) {
-      const int64_t extent = dilation[size_t(i)] * (op.kernel[i] - 1) + 1;
-      const int64_t needed = (e.result()[i + 2] - 1) * stride[size_t(i)] + extent - e.shape()[i + 2] - pads[size_t(i)];
-      pads[size_t(i + n)] = std::max<int64_t>(pads[size_t(i + n)], needed);
-    }
-    if (!is_max && op.count_include_pad.value_or(true)) e.fail("the mean of windows beyond the padding");
-  }
-  attributes.push_back(integers("pads", pads));
-  if (!is_max) attributes.push_back(integer("count_include_pad", op.count_include_pad.value_or(true)));
-  e.set(e.node(is_max ? "MaxPool" : "AveragePool", {x}, attributes));
+// The axes with `axis` in place 1, or last, of the others; the same permutation leads back.
+std::vector<int64_t> exchanged(int rank, int axis, int place) {
+  std::vector<int64_t> perm(static_cast<size_t>(rank));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[size_t(place)], perm[size_t(axis)]);
+  return perm;
 }
 
 template <class Op>
 void batch_norm(Emit& e) {
   const auto& op = e.op<Op>();
-  const auto set = [&](const std::string& y) {
-    e.set(std::same_as<Op, op::BatchNormWithReLU> ? e.node("Relu", {y}) : y);
-  };
-  const int axis = op.axis < 0 ? op.axis + e.shape().ndim() : op.axis;
-  if (op.output_mean_var) e.fail("output_mean_var");
+  const int axis = e.axis(op.axis), rank = e.rank();
   std::vector<std::string> inputs = e.all();
-  if (op.fix_gamma) inputs[1] = e.builder().initializer(nd.ones(e.shape(1), {.dtype = e.dtype(1)}), "ones");
-  if (axis == 1) {
-    return set(e.node("BatchNormalization", inputs, {real("epsilon", op.eps), real("momentum", op.momentum)}));
+  for (size_t i = 1; i < 5; ++i) {  // the standard has one dtype for all but the statistics
+    if (e.dtype(int(i)) != e.dtype()) inputs[i] = e.cast(inputs[i], e.dtype());
   }
-  std::vector<int64_t> to;  // the channels to axis 1 and back
-  for (int i = 0; i < e.shape().ndim(); ++i) to.push_back(i);
-  std::swap(to[1], to[size_t(axis)]);
-  inputs[0] = e.node("Transpose", {inputs[0]}, {integers("perm", to)});
-  const std::string y = e.node("BatchNormalization", inputs, {real("epsilon", op.eps), real("momentum", op.momentum)});
-  set(e.node("Transpose", {y}, {integers("perm", to)}));
+  if (op.fix_gamma) inputs[1] = e.builder().initializer(nd.ones(e.shape(1), {.dtype = e.dtype()}), "ones");
+  Shape whole = e.shape();
+  if (rank == 1) whole = Shape(1, whole[0]), inputs[0] = e.reshape(inputs[0], whole);
+  const bool is_turned = rank > 1 && axis != 1;
+  if (is_turned) inputs[0] = e.transpose(inputs[0], exchanged(rank, axis, 1));  // the channels to axis 1
+  std::string y = e.node("BatchNormalization", inputs, {real("epsilon", op.eps), real("momentum", op.momentum)});
+  if (is_turned) y = e.transpose(y, exchanged(rank, axis, 1));
+  if (rank == 1) y = e.reshape(y, e.shape());
+  e.set(std::same_as<Op, op::BatchNormWithReLU> ? e.node("Relu", {y}) : y);
+  if (!op.output_mean_var) return;
+  e.set(e.node("Identity", {e.in(3)}), 1);
+  const std::string spread = e.add(e.in(4), e.number(op.eps, e.dtype(4)));
+  e.set(e.node("Reciprocal", {e.node("Sqrt", {spread})}), 2);
+}
+
+// x normalised over its last axis, without gamma and beta: what LayerNormalization cannot say.
+std::string normalised(Emit& e, const std::string& x, double eps, std::string& mean, std::string& root) {
+  mean = e.reduce("ReduceMean", x, {-1}, true);
+  const std::string apart = e.sub(x, mean);
+  root = e.node("Sqrt", {e.add(e.reduce("ReduceMean", e.mul(apart, apart), {-1}, true), e.number(eps))});
+  return e.div(apart, root);
 }
 
 void layer_norm(Emit& e) {
   const auto& op = e.op<op::LayerNorm>();
-  const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
-  if (op.output_mean_var) e.fail("output_mean_var");
-  if (e.shape(1).ndim() != 1) e.fail("a gamma for each row");
-  if (axis == rank - 1)
-    return e.set(e.node("LayerNormalization", e.all(), {integer("axis", -1), real("epsilon", op.eps)}));
-  std::vector<int64_t> to;
-  for (int i = 0; i < rank; ++i) to.push_back(i);
-  std::swap(to[size_t(axis)], to.back());
-  const std::string x = e.node("Transpose", {e.in()}, {integers("perm", to)});
-  const std::string y =
-      e.node("LayerNormalization", {x, e.in(1), e.in(2)}, {integer("axis", -1), real("epsilon", op.eps)});
-  e.set(e.node("Transpose", {y}, {integers("perm", to)}));
+  const int rank = e.rank(), axis = e.axis(op.axis);
+  const std::vector<int64_t> turned = exchanged(rank, axis, rank - 1);
+  const std::string x = e.transpose(e.in(), turned);
+  if (!op.output_mean_var && e.rank(1) == 1) {
+    const std::string y =
+        e.node("LayerNormalization", {x, e.in(1), e.in(2)}, {integer("axis", -1), real("epsilon", op.eps)});
+    return e.set(e.transpose(y, turned));
+  }
+  std::string mean, root;
+  std::string y = e.transpose(normalised(e, x, op.eps, mean, root), turned);
+  Shape along = Shape::filled(rank, 1);
+  along[axis] = e.shape()[axis];
+  const auto scale = [&](int i) { return e.rank(i) == 1 ? e.reshape(e.in(i), along) : e.in(i); };
+  e.set(e.add(e.mul(y, scale(1)), scale(2)));
+  if (!op.output_mean_var) return;
+  e.set(e.reshape(mean, e.result(1)), 1);
+  e.set(e.reshape(root, e.result(2)), 2);
 }
 
 void instance_norm(Emit& e) {
+  if (e.rank() < 3) return e.set_parts();
   e.set(e.node("InstanceNormalization", e.all(), {real("epsilon", e.op<op::InstanceNorm>().eps)}));
+}
+
+// From opset 21 on gamma and beta have a number for each channel.
+void group_norm(Emit& e) {
+  const auto& op = e.op<op::GroupNorm>();
+  const bool by_channel = e.rank(1) == 1 && e.shape(1)[0] == e.shape()[1];
+  if (e.opset() < 21 || !by_channel || op.output_mean_var || e.rank() < 3) return e.set_parts();
+  e.set(e.node("GroupNormalization", e.all(), {integer("num_groups", op.num_groups), real("epsilon", op.eps)}));
 }
 
 void lrn(Emit& e) {
@@ -136,10 +107,39 @@ void lrn(Emit& e) {
 template <class Op>
 void softmax(Emit& e) {
   const auto& op = e.op<Op>();
-  if (op.use_length || op.dtype) e.fail("use_length and dtype");
-  std::string x = e.in();
-  if (op.temperature) x = e.node("Div", {x, e.number(*op.temperature)});
-  e.set(e.node(std::same_as<Op, op::Softmax> ? "Softmax" : "LogSoftmax", {x}, {integer("axis", op.axis)}));
+  const DType t = e.dtype(), given = op.dtype.value_or(t), wide = size_of(given) > size_of(t) ? given : t;
+  const int axis = e.axis(op.axis);
+  std::string x = wide == t ? e.in() : e.cast(e.in(), wide);
+  if (op.temperature) x = e.div(x, e.number(*op.temperature, wide));
+  if (std::same_as<Op, op::Softmin>) x = e.node("Neg", {x});
+  std::string here;  // the elements that count
+  if (op.use_length && std::same_as<Op, op::Softmax>) {
+    std::vector<double> steps;
+    for (int64_t i = 0; i < e.shape()[axis]; ++i) steps.push_back(double(i));
+    Shape along = Shape::filled(e.rank(), 1), kept = e.shape();
+    along[axis] = e.shape()[axis], kept[axis] = 1;
+    here = e.less(e.array(steps, along, DType::int64), e.reshape(e.index(1, IndexMode::raise, 0), kept));
+    x = e.where(here, x, e.number(-std::numeric_limits<double>::infinity(), wide));
+  }
+  std::string y = e.node(std::same_as<Op, op::LogSoftmax> ? "LogSoftmax" : "Softmax", {x}, {integer("axis", axis)});
+  if (!here.empty()) y = e.where(here, y, e.number(0, wide));
+  e.set(wide == e.result_dtype() ? y : e.cast(y, e.result_dtype()));
+}
+
+void softmax_activation(Emit& e) {
+  if (e.op<op::SoftmaxActivation>().mode == SoftmaxMode::channel || e.rank() == 2) {
+    return e.set(e.node("Softmax", {e.in()}, {integer("axis", 1)}));
+  }
+  const std::string rows = e.node("Flatten", {e.in()}, {integer("axis", 1)});
+  e.set(e.reshape(e.node("Softmax", {rows}, {integer("axis", 1)}), e.result()));
+}
+
+// The sum of the losses of the rows.
+void softmax_cross_entropy(Emit& e) {
+  const std::string logs = e.node("LogSoftmax", {e.in()}, {integer("axis", 1)});
+  const std::string label = e.reshape(e.index(1, IndexMode::clip, e.shape()[1]), Shape(e.shape()[0], 1));
+  const std::string chosen = e.node("GatherElements", {logs, label}, {integer("axis", 1)});
+  e.set(e.node("Neg", {e.reshape(e.reduce("ReduceSum", chosen, {0, 1}, false), e.result())}));
 }
 
 void softmax_output(Emit& e) {  // in prediction
@@ -150,158 +150,84 @@ void softmax_output(Emit& e) {  // in prediction
   e.set(e.reshape(e.node("Softmax", {e.node("Flatten", {e.in()})}, {integer("axis", 1)}), e.result()));
 }
 
-template <class Op>
-void reduction(Emit& e, const char* name) {
-  const auto& op = e.op<Op>();
-  std::vector<int64_t> axes;
-  const int rank = e.shape().ndim();
-  std::vector<bool> named(size_t(rank), op.axis.empty());
-  for (int64_t a : op.axis) named[size_t(a < 0 ? a + rank : a)] = true;
-  if constexpr (requires { op.exclude; }) {
-    if (op.exclude) named.flip();
-  }
-  for (int i = 0; i < rank; ++i) {
-    if (named[size_t(i)]) axes.push_back(i);
-  }
-  const bool as_input = e.builder().opset() >= 18 || std::string_view(name) == "ReduceSum";
-  std::vector<std::string> inputs{e.in()};
-  std::vector<Attribute> attributes{integer("keepdims", op.keepdims)};
-  if (as_input) inputs.push_back(e.builder().constant(axes));
-  else attributes.push_back(integers("axes", axes));
-  std::string y = e.node(name, inputs, attributes);
-  if (int(axes.size()) == rank && !op.keepdims) y = e.reshape(y, e.result());  // (1,) where nothing is left
-  e.set(y);
-}
-
-// a b, one of them or both transposed, of matrices along the last two axes.
-template <class Op>
-void product(Emit& e) {
-  const auto& op = e.op<Op>();
-  const auto turned = [&](int i, bool turns) {
-    if (!turns) return e.in(i);
-    std::vector<int64_t> to;
-    for (int k = 0; k < e.shape(i).ndim(); ++k) to.push_back(k);
-    if (std::same_as<Op, op::Dot>) std::reverse(to.begin(), to.end());
-    else std::swap(to[to.size() - 1], to[to.size() - 2]);
-    return e.node("Transpose", {e.in(i)}, {integers("perm", to)});
+// The last axis of a with the first of b: as matrices, where there are more axes.
+void dot(Emit& e) {
+  const auto& op = e.op<op::Dot>();
+  const int left = e.rank(0), right = e.rank(1);
+  const Shape &a = e.shape(0), &b = e.shape(1);
+  std::vector<int64_t> first, last;  // the contracted axis of a to the end, that of b to the begin
+  for (int i = 0; i < left; ++i) first.push_back(op.transpose_a ? (i + 1) % left : i);
+  for (int i = 0; i < right; ++i) last.push_back(op.transpose_b ? (i + right - 1) % right : i);
+  std::string x = e.transpose(e.in(0), first), y = e.transpose(e.in(1), last);
+  const int64_t n = a[int(first.back())];
+  const auto others = [](const Shape& s, int64_t contracted) {
+    int64_t size = 1;
+    for (int i = 0; i < s.ndim(); ++i) size *= i == contracted ? 1 : s[i];
+    return size;
   };
-  if (std::same_as<Op, op::Dot> && (e.shape(1).ndim() > 2 || e.shape(0).ndim() < 1))
-    e.fail("dot of more than two dimensions");
-  std::string y = e.node("MatMul", {turned(0, op.transpose_a), turned(1, op.transpose_b)});
-  if (e.shape(0).ndim() == 1 && e.shape(1).ndim() == 1) y = e.reshape(y, e.result());
-  e.set(y);
+  if (left > 2) x = e.reshape(x, Shape(others(a, first.back()), n));
+  if (right > 2) y = e.reshape(y, Shape(n, others(b, last.front())));
+  const std::string z = e.matmul(x, y);
+  e.set(left > 2 || right > 2 || (left == 1 && right == 1) ? e.reshape(z, e.result()) : z);
 }
 
-void matmul(Emit& e) { e.set(e.node("MatMul", e.all())); }
-
-void embedding(Emit& e) { e.set(e.node("Gather", {e.in(1), e.cast(e.in(0), DType::int64)})); }
-
-// softmax(scale q k^T + mask) v
-void attention(Emit& e) {
-  const auto& op = e.op<op::ScaledDotProductAttention>();
-  if (op.use_valid_length) e.fail("valid_length");
-  const Shape &q = e.shape(0), &k = e.shape(1);
-  std::string key = e.in(1), value = e.in(2);
-  if (q[1] != k[1]) {  // shared heads, repeated
-    const auto repeated = [&](const std::string& x, const Shape& s) {
-      const std::string one = e.reshape(x, Shape(s[0], s[1], 1, s[2], s[3]));
-      const std::string many = e.node("Expand", {one, e.builder().constant({s[0], s[1], q[1] / s[1], s[2], s[3]})});
-      return e.reshape(many, Shape(s[0], q[1], s[2], s[3]));
-    };
-    key = repeated(key, k);
-    value = repeated(value, e.shape(2));
-  }
-  const double scale = op.scale.value_or(1 / std::sqrt(double(q[3])));
-  std::string s = e.node("MatMul", {e.in(0), e.node("Transpose", {key}, {integers("perm", {0, 1, 3, 2})})});
-  s = e.node("Mul", {s, e.number(scale)});
-  const double lowest = -std::numeric_limits<double>::infinity();
-  if (op.use_mask) {
-    if (e.dtype(3) == DType::boolean) s = e.node("Where", {e.in(3), s, e.number(lowest)});
-    else s = e.node("Add", {s, e.in(3)});
-  }
-  if (op.causal != CausalMask::none) {
-    const int64_t n = q[2], m = k[2], offset = op.causal == CausalMask::lower_right ? m - n : 0;
-    std::vector<float> bias(size_t(n * m), 0);
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = i + offset + 1; j < m; ++j) bias[size_t(i * m + std::max<int64_t>(j, 0))] = float(lowest);
-    }
-    s = e.node("Add",
-               {s, e.builder().initializer(NDArray::from(bias.data(), bias.size(), Shape(n, m), e.dtype()), "causal")});
-  }
-  e.set(e.node("MatMul", {e.node("Softmax", {s}, {integer("axis", -1)}), value}));
+void batch_dot(Emit& e) {
+  const auto& op = e.op<op::BatchDot>();
+  const auto turned = [&](int i, bool turns) {
+    return turns ? e.transpose(e.in(i), exchanged(e.rank(i), e.rank(i) - 2, e.rank(i) - 1)) : e.in(i);
+  };
+  e.set(e.matmul(turned(0, op.transpose_a), turned(1, op.transpose_b)));
 }
+
+void matmul(Emit& e) {
+  const std::string y = e.matmul(e.in(0), e.in(1));
+  e.set(e.rank(0) == 1 && e.rank(1) == 1 ? e.reshape(y, e.result()) : y);
+}
+
+void embedding(Emit& e) { e.set(e.node("Gather", {e.in(1), e.index(0, IndexMode::clip, e.shape(1)[0])})); }
 
 void rms_norm(Emit& e) {
   const auto& op = e.op<op::RMSNorm>();
-  const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
-  if (axis != rank - 1) e.fail("an axis other than the last");
-  std::vector<std::string> inputs{e.node("Mul", {e.in(), e.in()})};
-  std::vector<Attribute> attributes;
-  if (e.builder().opset() >= 18) inputs.push_back(e.builder().constant({-1}));
-  else attributes.push_back(integers("axes", {-1}));
-  const std::string mean = e.node("ReduceMean", inputs, attributes);
-  const std::string root = e.node("Sqrt", {e.node("Add", {mean, e.number(op.eps)})});
-  e.set(e.node("Mul", {e.node("Div", {e.in(), root}), e.in(1)}));
-}
-
-void dropout(Emit& e) { e.set(e.node("Identity", {e.in()})); }  // in prediction
-
-void resized(Emit& e, const char* mode, const char* coordinates) {
-  const Shape& s = e.result();
-  std::vector<Attribute> attributes{text("mode", mode), text("coordinate_transformation_mode", coordinates)};
-  if (std::string_view(mode) == "nearest") attributes.push_back(text("nearest_mode", "floor"));
-  e.set(e.node("Resize", {e.in(), "", "", e.builder().constant({s[0], s[1], s[2], s[3]})}, attributes));
-}
-
-void up_sampling(Emit& e) {
-  const auto& op = e.op<op::UpSampling>();
-  if (op.sample_type != UpSamplingType::nearest || e.count() != 1) e.fail("UpSampling other than nearest of one input");
-  resized(e, "nearest", "asymmetric");
-}
-
-void bilinear(Emit& e) {
-  resized(e, "linear", e.op<op::BilinearResize2D>().align_corners ? "align_corners" : "half_pixel");
-}
-
-void adaptive_average(Emit& e) {
-  if (e.result()[2] != 1 || e.result()[3] != 1) {
-    const Shape& x = e.shape();
-    const int64_t h = e.result()[2], w = e.result()[3];
-    if (x[2] % h != 0 || x[3] % w != 0) e.fail("an output size that does not divide the image");
-    const std::vector<int64_t> window{x[2] / h, x[3] / w};
-    return e.set(e.node("AveragePool", {e.in()}, {integers("kernel_shape", window), integers("strides", window)}));
+  const int rank = e.rank(), axis = e.axis(op.axis);
+  const std::vector<int64_t> turned = exchanged(rank, axis, rank - 1);
+  const std::string x = e.transpose(e.in(), turned);
+  if (e.opset() >= 23) {
+    const std::string y = e.node("RMSNormalization", {x, e.in(1)}, {integer("axis", -1), real("epsilon", op.eps)});
+    return e.set(e.transpose(y, turned));
   }
-  e.set(e.node("GlobalAveragePool", {e.in()}));
+  const std::string mean = e.reduce("ReduceMean", e.mul(x, x), {-1}, true);
+  const std::string y = e.div(x, e.node("Sqrt", {e.add(mean, e.number(op.eps))}));
+  e.set(e.transpose(e.mul(y, e.in(1)), turned));
+}
+
+// In prediction the identity, unless it always drops.
+void dropout(Emit& e) {
+  const auto& op = e.op<op::Dropout>();
+  if (op.mode != DropoutMode::always || op.p == 0) return e.set(e.node("Identity", {e.in()}));
+  if (!op.axes.empty()) e.fail("a Dropout that always drops, with axes,");
+  e.set(e.node("Dropout", {e.in(), e.number(op.p), e.number(1, DType::boolean)}));
 }
 
 const WriterRow layer_table[] = {
-    {&op::Convolution::def, convolution},
-    {&op::Deconvolution::def, deconvolution},
     {&op::FullyConnected::def, fully_connected},
-    {&op::Pooling::def, pooling},
     {&op::BatchNorm::def, batch_norm<op::BatchNorm>},
     {&op::BatchNormWithReLU::def, batch_norm<op::BatchNormWithReLU>},
     {&op::LayerNorm::def, layer_norm},
     {&op::InstanceNorm::def, instance_norm},
+    {&op::GroupNorm::def, group_norm},
     {&op::RMSNorm::def, rms_norm},
     {&op::LRN::def, lrn},
     {&op::Softmax::def, softmax<op::Softmax>},
     {&op::LogSoftmax::def, softmax<op::LogSoftmax>},
     {&op::SoftmaxOutput::def, softmax_output},
-    {&op::Sum::def, [](Emit& e) { reduction<op::Sum>(e, "ReduceSum"); }},
-    {&op::Mean::def, [](Emit& e) { reduction<op::Mean>(e, "ReduceMean"); }},
-    {&op::Max::def, [](Emit& e) { reduction<op::Max>(e, "ReduceMax"); }},
-    {&op::Min::def, [](Emit& e) { reduction<op::Min>(e, "ReduceMin"); }},
-    {&op::Prod::def, [](Emit& e) { reduction<op::Prod>(e, "ReduceProd"); }},
-    {&op::Dot::def, product<op::Dot>},
-    {&op::BatchDot::def, product<op::BatchDot>},
+    {&op::Softmin::def, softmax<op::Softmin>},
+    {&op::SoftmaxActivation::def, softmax_activation},
+    {&op::SoftmaxCrossEntropy::def, softmax_cross_entropy},
+    {&op::Dot::def, dot},
+    {&op::BatchDot::def, batch_dot},
     {&op::Matmul::def, matmul},
     {&op::Embedding::def, embedding},
-    {&op::ScaledDotProductAttention::def, attention},
     {&op::Dropout::def, dropout},
-    {&op::UpSampling::def, up_sampling},
-    {&op::BilinearResize2D::def, bilinear},
-    {&op::AdaptiveAvgPooling2D::def, adaptive_average},
 };
 
 }  // namespace

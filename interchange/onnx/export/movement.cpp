@@ -72,7 +72,8 @@ void split(Emit& e) {
   const int64_t part = e.shape()[axis] / op.num_outputs;
   for (int i = 0; i < op.num_outputs; ++i) {
     std::string y = slice(e, {i * part}, {(i + 1) * part}, {axis}, {1});
-    if (op.squeeze_axis) y = e.node("Squeeze", {y, e.builder().constant({axis})});
+    if (op.squeeze_axis)
+      y = e.rank() == 1 ? e.reshape(y, e.result(i)) : e.node("Squeeze", {y, e.builder().constant({axis})});
     e.set(y, i);
   }
 }
@@ -107,11 +108,7 @@ void slice_like(Emit& e) {
 void take(Emit& e) {
   const auto& op = e.op<op::Take>();
   const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
-  std::string index = e.cast(e.in(1), DType::int64);
-  const double n = double(e.shape()[axis]);
-  if (op.mode == IndexMode::clip)
-    index = e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
-  if (op.mode == IndexMode::wrap) index = e.node("Mod", {index, e.number(n, DType::int64)});
+  const std::string index = e.index(1, op.mode, e.shape()[axis]);
   e.set(e.node("Gather", {e.in(), index}, {integer("axis", axis)}));
 }
 
@@ -164,20 +161,18 @@ void pick(Emit& e) {
   const int rank = e.shape().ndim(), axis = op.axis < 0 ? op.axis + rank : op.axis;
   Shape one = e.shape();
   one[axis] = 1;
-  const double n = double(e.shape()[axis]);
-  std::string index = e.reshape(e.cast(e.in(1), DType::int64), one);
-  index = op.mode == IndexMode::wrap
-              ? e.node("Mod", {index, e.number(n, DType::int64)})
-              : e.node("Clip", {index, e.number(0, DType::int64), e.number(n - 1, DType::int64)});
+  const std::string index = e.reshape(e.index(1, op.mode, e.shape()[axis]), one);
   e.set(e.reshape(e.node("GatherElements", {e.in(), index}, {integer("axis", axis)}), e.result()));
 }
 
 void one_hot(Emit& e) {
   const auto& op = e.op<op::OneHot>();
-  const double both[] = {op.off_value, op.on_value};
-  const std::string values = e.builder().initializer(NDArray::from(both, 2, Shape(2), op.dtype), "values");
-  e.set(e.node("OneHot", {e.cast(e.in(), DType::int64), e.number(double(op.depth), DType::int64), values},
-               {integer("axis", -1)}));
+  std::vector<int64_t> classes(size_t(op.depth));
+  std::iota(classes.begin(), classes.end(), 0);
+  Shape column = e.shape();  // OneHot would count negative indices from the end
+  column.push_back(1);
+  const std::string here = e.equal(e.reshape(e.index(0, IndexMode::raise, 0), column), e.builder().constant(classes));
+  e.set(e.where(here, e.number(op.on_value, op.dtype), e.number(op.off_value, op.dtype)));
 }
 
 // Steps that a sequence does not have are `value`.
@@ -185,14 +180,13 @@ void sequence_mask(Emit& e) {
   const auto& op = e.op<op::SequenceMask>();
   if (!op.use_sequence_length) return e.set(e.node("Identity", {e.in()}));
   const int rank = e.shape().ndim();
-  std::vector<float> steps;
-  for (int64_t i = 0; i < e.shape()[op.axis]; ++i) steps.push_back(float(i));
+  std::vector<double> steps;
+  for (int64_t i = 0; i < e.shape()[op.axis]; ++i) steps.push_back(double(i));
   Shape along = Shape::filled(rank, 1), batch = along;
   along[op.axis] = e.shape()[op.axis];
   batch[1 - op.axis] = e.shape()[1 - op.axis];
-  const std::string step = e.builder().initializer(NDArray::from(steps.data(), steps.size(), along), "steps");
-  const std::string length = e.reshape(e.cast(e.in(1), DType::float32), batch);
-  e.set(e.node("Where", {e.node("Less", {step, length}), e.in(), e.number(op.value)}));
+  const std::string length = e.reshape(e.index(1, IndexMode::raise, 0), batch);
+  e.set(e.where(e.less(e.array(steps, along, DType::int64), length), e.in(), e.number(op.value)));
 }
 
 const WriterRow movement_table[] = {

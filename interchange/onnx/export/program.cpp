@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "kaon/graph/autograd.h"
+#include "kaon/engine/error.h"
 #include "kaon/interchange/onnx/convert/evaluate.h"
+#include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon::onnx::exporting {
@@ -14,81 +15,120 @@ using graph::SymbolNode;
 
 namespace {
 
-format::ValueInfo info_of(const std::string& name, const TensorMeta& meta) {
-  format::ValueInfo info;
-  info.name = name;
-  info.type = format::element_type_of(meta.dtype);
-  info.has_shape = true;
-  for (int64_t d : meta.shape) info.dims.push_back({d, ""});
-  return info;
+// A graph as Symbols, which writers read; `variables` become its inputs.
+Symbol as_symbol(const graph::Graph& graph, std::vector<engine::IntrusivePtr<SymbolNode>>& variables) {
+  std::vector<engine::IntrusivePtr<SymbolNode>> nodes;
+  for (const graph::Node& n : graph.nodes) {
+    engine::IntrusivePtr<SymbolNode> made = graph::make_node(n.op, n.name);
+    made->attrs = n.attrs;
+    made->outputs = n.outputs;
+    made->constant = n.constant;
+    for (graph::ValueId v : n.inputs) made->inputs.push_back({nodes[v.node], v.output});
+    nodes.push_back(std::move(made));
+  }
+  for (uint32_t i : graph.inputs) variables.push_back(nodes[i]);
+  std::vector<SymbolEntry> entries;
+  std::vector<Symbol> outputs;
+  for (graph::ValueId v : graph.outputs) outputs.push_back(Symbol(SymbolEntry{nodes[v.node], v.output}));
+  return Symbol::group(outputs);
 }
 
-bool is_fixed(const SymbolNode& node, const std::unordered_map<const SymbolNode*, bool>& fixed) {
-  if (node.is_variable()) return node.constant.defined();
-  return std::all_of(node.inputs.begin(), node.inputs.end(),
-                     [&](const SymbolEntry& i) { return fixed.at(i.node.get()); });
+bool is_random(const SymbolNode& node) {
+  const OpTraits& traits = node.op->traits_of(node.attrs.get());
+  return traits.random && !traits.mode_dependent;
+}
+
+// Whether all results have a dimension of size 0.
+bool is_empty(const SymbolNode& node) {
+  const std::span results = std::span(node.outputs).first(size_t(node.visible_outputs()));
+  return !results.empty() && std::ranges::all_of(results, [](const TensorMeta& m) { return m.shape.size() == 0; });
 }
 
 }  // namespace
 
-Builder write_program(const Program& program, int64_t opset, Builder::Constants constants) {
-  autograd::ModeScope mode(false, false);
-  // The program again, on variables whose shapes are known: so are all others then.
-  std::unordered_map<std::string, Symbol> variables;
-  for (const auto& [name, meta] : program.inputs) variables[name] = Symbol::variable(name, meta.shape, meta.dtype);
-  for (const auto& [name, value] : program.values)
-    variables[name] = Symbol::variable(name, value.shape(), value.dtype());
-  const Symbol known = graph::compose(program.symbol, variables);
+std::vector<std::string> write_graph(const graph::Graph& graph, Builder& builder,
+                                     const std::vector<std::string>& inputs) {
+  std::vector<engine::IntrusivePtr<SymbolNode>> variables;
+  const Symbol program = as_symbol(graph, variables);
+  ValueNames names;
+  for (size_t i = 0; i < variables.size(); ++i) names[variables[i].get()] = {inputs[i]};
+  return write_program(program, builder, std::move(names));
+}
 
-  Builder builder(opset, constants);
-  std::unordered_map<const SymbolNode*, std::vector<std::string>> names;
+std::vector<std::string> write_parts(const SymbolNode& node, Builder& builder, std::vector<std::string> inputs) {
+  graph::Graph graph;
+  std::vector<TensorMeta> metas;
+  graph::Node whole;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    metas.push_back(node.inputs[i].node->outputs[node.inputs[i].output]);
+    graph::Node input;
+    input.name = fmt::format("{}_in{}", node.name, i);
+    input.outputs = {metas.back()};
+    whole.inputs.push_back(graph.add(std::move(input)));
+    graph.inputs.push_back(uint32_t(i));
+  }
+  whole.op = node.op;
+  whole.attrs = node.attrs;
+  whole.name = node.name;
+  whole.outputs.resize(node.outputs.size());
+  const graph::ValueId at = graph.add(std::move(whole));
+  for (uint32_t i = 0; i < node.outputs.size(); ++i) graph.outputs.push_back({at.node, i});
+  graph::infer_graph(graph, metas);
+  return write_graph(graph, builder, inputs);
+}
+
+std::vector<std::string> write_node(const SymbolNode& node, Builder& builder, std::vector<std::string> inputs) {
+  if (const Writer write = find_writer(*node.op)) {
+    Emit emit(node, builder, std::move(inputs));
+    write(emit);
+    return emit.outputs();
+  }
+  if (node.op->compose) return write_parts(node, builder, std::move(inputs));
+  throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written: {}", node.name, node.op->name(),
+                               reason_of(*node.op)));
+}
+
+std::vector<std::string> write_program(const Symbol& program, Builder& builder, ValueNames names,
+                                       const std::unordered_map<std::string, NDArray>& values) {
   std::unordered_map<const SymbolNode*, bool> fixed;
   convert::Evaluator evaluate;
-  for (const auto& [name, meta] : program.inputs) {
-    const std::string own = builder.unique(name);
-    names[variables[name].entry().node.get()] = {own};
-    builder.graph().inputs.push_back(info_of(own, meta));
-  }
-  for (SymbolNode* const node : graph::topological_order(known.entries())) {
-    fixed[node] = is_fixed(*node, fixed);
+  for (SymbolNode* const node : graph::topological_order(program.entries())) {
+    bool& is_fixed = fixed[node];
+    is_fixed = node->is_variable() ? node->constant.defined()
+                                   : !is_random(*node) && std::ranges::all_of(node->inputs, [&](const SymbolEntry& i) {
+                                       return fixed.at(i.node.get());
+                                     });
     if (names.contains(node)) continue;
     if (node->is_variable()) {
-      const auto value = program.values.find(node->name);
-      if (!node->constant.defined() && value == program.values.end()) {
+      const auto value = values.find(node->name);
+      if (!node->constant.defined() && value == values.end()) {
         throw ValueError(fmt::format("[onnx] the variable {} is neither an input nor has it values", node->name));
       }
       names[node] = {builder.initializer(node->constant.defined() ? node->constant : value->second, node->name)};
       continue;
     }
-    if (fixed[node]) {  // such as a range: its values
+    if (is_fixed) {  // such as a range: its values
       for (int i = 0; i < node->visible_outputs(); ++i) {
         names[node].push_back(builder.initializer(
             evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
       }
       continue;
     }
-    const Writer write = find_writer(*node->op);
-    if (!write)
-      throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written", node->name, node->op->name()));
+    if (is_empty(*node)) {  // no elements follow from none
+      for (int i = 0; i < node->visible_outputs(); ++i) {
+        const TensorMeta& meta = node->outputs[size_t(i)];
+        names[node].push_back(builder.initializer(nd.zeros(meta.shape, {.dtype = meta.dtype}), node->output_name(i)));
+      }
+      continue;
+    }
     std::vector<std::string> read;
     for (const SymbolEntry& input : node->inputs) read.push_back(names.at(input.node.get()).at(input.output));
-    Emit emit(*node, builder, std::move(read));
-    write(emit);
-    names[node] = emit.outputs();
+    const Builder::Scope scope(builder, node->name, node->op->name());
+    names[node] = write_node(*node, builder, std::move(read));
   }
-  const std::vector<std::string> outputs = program.symbol.list_outputs();
-  for (size_t i = 0; i < known.entries().size(); ++i) {
-    const SymbolEntry& entry = known.entries()[i];
-    const std::string name = builder.unique(outputs[i]);
-    format::Node identity;  // so that the output has the program's name
-    identity.op_type = "Identity";
-    identity.name = name + "_identity";
-    identity.inputs = {names.at(entry.node.get()).at(entry.output)};
-    identity.outputs = {name};
-    builder.graph().nodes.push_back(identity);
-    builder.graph().outputs.push_back(info_of(name, entry.node->outputs[entry.output]));
-  }
-  return builder;
+  std::vector<std::string> results;
+  for (const SymbolEntry& e : program.entries()) results.push_back(names.at(e.node.get()).at(e.output));
+  return results;
 }
 
 }  // namespace kaon::onnx::exporting

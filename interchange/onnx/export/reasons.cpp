@@ -1,0 +1,64 @@
+// Why operators are not written.
+#include "kaon/interchange/onnx/export/program.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon::onnx::exporting {
+
+namespace {
+
+struct Reason {
+  std::string_view prefix;  // of names
+  std::string_view text;
+};
+
+// The first line whose prefix fits counts.
+constexpr Reason reasons[] = {
+    {"_backward_", "it is part of a gradient, and a model predicts"},
+    {"_pooling_along", "it is part of a gradient, and a model predicts"},
+    {"_contrib_hawkesll", "ONNX has no such loss"},
+    {"_ctc_loss", "ONNX has no such loss"},
+    {"_linalg_", "ONNX has no factorisations of matrices and no systems of equations"},
+    {"_npi_svd", "ONNX has no factorisations of matrices and no systems of equations"},
+    {"_npi_eig", "ONNX has no factorisations of matrices and no systems of equations"},
+    {"_npi_solve", "ONNX has no factorisations of matrices and no systems of equations"},
+    {"gamma", "ONNX has no gamma function"},
+    {"gammaln", "ONNX has no gamma function"},
+    {"digamma", "ONNX has no gamma function"},
+    {"polygamma", "ONNX has no gamma function"},
+    {"erfinv", "ONNX has no inverse of erf"},
+    {"_npi_lcm", "ONNX has no common multiples"},
+    {"_histogram", "ONNX has no histogram"},
+    {"_contrib_quantize", "levels of int8 are written of float32 nets that another tool quantises"},
+    {"_contrib_dequantize", "levels of int8 are written of float32 nets that another tool quantises"},
+    {"_contrib_requantize", "levels of int8 are written of float32 nets that another tool quantises"},
+    {"_contrib_calibrate", "levels of int8 are written of float32 nets that another tool quantises"},
+    {"_fused_quantized", "levels of int8 are written of float32 nets that another tool quantises"},
+    {"_contrib_MultiBoxTarget", "it makes the targets of training"},
+    {"_multibox_rows", "ONNX has no operator that sorts out the boxes of classes"},
+    {"_contrib_box_encode", "it makes the targets of training"},
+    {"_bipartite_pairs", "it makes the targets of training"},
+    {"_contrib_PSROIPooling", "ONNX has no such regions of interest"},
+    {"_contrib_DeformablePSROIPooling", "ONNX has no such regions of interest"},
+    {"_contrib_RROIAlign", "ONNX has no such regions of interest"},
+    {"_proposal_", "ONNX has no operator that proposes regions"},
+    {"Correlation", "ONNX has no correlation of two images"},
+    {"all_finite", "it guards the steps of training"},
+    {"multi_all_finite", "it guards the steps of training"},
+    {"multi_sum_sq", "it guards the steps of training"},
+    {"multi_lars", "it guards the steps of training"},
+    {"_kaon_", "it guards the steps of training"},
+};
+
+}  // namespace
+
+std::string reason_of(const OpDef& op) {
+  const OpTraits& traits = op.traits;
+  for (const Reason& r : reasons) {
+    if (traits.name.starts_with(r.prefix)) return std::string(r.text);
+  }
+  if (traits.random) return "it draws random numbers that ONNX does not have";
+  if (traits.mutates != 0) return "it changes its inputs, which a model cannot";
+  return "ONNX has no such operator";
+}
+
+}  // namespace kaon::onnx::exporting

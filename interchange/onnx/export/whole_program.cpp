@@ -1,0 +1,49 @@
+#include "kaon/interchange/onnx/export/whole_program.h"
+
+#include "kaon/graph/autograd.h"
+#include "kaon/interchange/onnx/export/program.h"
+
+namespace kaon::onnx::exporting {
+
+static format::ValueInfo info_of(const std::string& name, const TensorMeta& meta) {
+  format::ValueInfo info;
+  info.name = name;
+  info.type = format::element_type_of(meta.dtype);
+  info.has_shape = true;
+  for (int64_t d : meta.shape) info.dims.push_back({d, ""});
+  return info;
+}
+
+Builder write_whole(const Program& program, int64_t opset, Builder::Constants constants) {
+  autograd::ModeScope mode(false, false);
+  // The program again, on variables whose shapes are known: so are all others then.
+  std::unordered_map<std::string, Symbol> variables;
+  for (const auto& [name, meta] : program.inputs) variables[name] = Symbol::variable(name, meta.shape, meta.dtype);
+  for (const auto& [name, value] : program.values)
+    variables[name] = Symbol::variable(name, value.shape(), value.dtype());
+  const Symbol known = graph::compose(program.symbol, variables);
+
+  Builder builder(opset, constants);
+  ValueNames names;
+  for (const auto& [name, meta] : program.inputs) {
+    const std::string own = builder.unique(name);
+    names[variables[name].entry().node.get()] = {own};
+    builder.graph().inputs.push_back(info_of(own, meta));
+  }
+  const std::vector<std::string> written = write_program(known, builder, std::move(names), program.values);
+  const std::vector<std::string> outputs = program.symbol.list_outputs();
+  for (size_t i = 0; i < known.entries().size(); ++i) {
+    const SymbolEntry& entry = known.entries()[i];
+    const std::string name = builder.unique(outputs[i]);
+    format::Node identity;  // so that the output has the program's name
+    identity.op_type = "Identity";
+    identity.name = name + "_identity";
+    identity.inputs = {written[i]};
+    identity.outputs = {name};
+    builder.graph().nodes.push_back(identity);
+    builder.graph().outputs.push_back(info_of(name, entry.node->outputs[entry.output]));
+  }
+  return builder;
+}
+
+}  // namespace kaon::onnx::exporting
