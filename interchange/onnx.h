@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kaon/engine/api.h"
+#include "kaon/gluon/nn/sequential.h"
 #include "kaon/gluon/symbol_block.h"
 
 namespace KAON_API kaon {
@@ -131,13 +132,14 @@ struct SaveOptions {
   uint64_t min_external_bytes = 1024;
 };
 
-// Writes a hybridized block that has been called, as it predicts. With names the program is written for several sizes
-// and compared: numbers that follow from the sizes are computed by the model. Blocks until its parameters are computed.
-// Throws StateError before a first hybridized call and, with names, for a block that reads the shapes of its inputs and
-// has not been called with those that the message lists; ValueError for an operator that is not written, for another
-// opset, and for a name whose size the program depends on otherwise; IoError. A crash leaves an old model as it was.
-// The second file of an older model of this name is removed: a copy of such a model is one of both files.
-KAON_API void save(const gluon::Block& block, const std::filesystem::path& file, const SaveOptions& options = {});
+// Writes a hybridized block that has been called, as it predicts. With names the program is written for several sizes,
+// from 2 to some 1000, and compared: numbers that follow from the sizes are computed by the model. A block that reads
+// the shapes of its inputs is traced for each of them. Blocks until its parameters are computed. Throws StateError
+// before a first hybridized call; ValueError for an operator that is not written, for another opset, and for a name
+// whose size the program depends on otherwise; IoError. A crash leaves an old model as it was. The second file of an
+// older model of this name is removed: a copy of such a model is one of both files.
+KAON_API void save(const gluon::nn::AnyBlock& block, const std::filesystem::path& file,
+                   const SaveOptions& options = {});
 // The same of a program, given its inputs and the values of its other variables.
 KAON_API void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
                    const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& file,

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx.h"
 #include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/export/any_size.h"
@@ -18,11 +20,16 @@ using exporting::AnySizes;
 using exporting::Builder;
 using exporting::NamedSize;
 using exporting::Program;
+using exporting::SizedGraph;
+using exporting::Sizes;
 using Inputs = std::vector<std::pair<std::string, TensorMeta>>;
 
 namespace {
 
 constexpr int64_t kFirstOpset = 17, kLastOpset = 24;
+
+// The program for inputs of certain shapes.
+using ProgramFor = std::function<Program(const Inputs&)>;
 
 void add_place(std::vector<NamedSize>& names, const std::string& name, const Inputs& inputs, size_t input, int axis) {
   const Shape& shape = inputs[input].second.shape;
@@ -65,32 +72,55 @@ std::vector<NamedSize> named_sizes(const Inputs& inputs, const SaveOptions& opti
   return names;
 }
 
-Inputs with_sizes(Inputs inputs, const AnySizes& any, size_t graph) {
+Inputs with_sizes(Inputs inputs, const AnySizes& any, const Sizes& sizes) {
   for (size_t n = 0; n < any.names().size(); ++n) {
-    for (const auto& [input, axis] : any.names()[n].places) inputs[input].second.shape[axis] = any.sizes(graph)[n];
+    for (const auto& [input, axis] : any.names()[n].places) inputs[input].second.shape[axis] = sizes[n];
   }
   return inputs;
 }
 
-Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset,
-                      const std::function<Program(const Inputs&)>& program_for) {
-  std::vector<Builder> graphs;
-  for (size_t g = 0; g < any.graphs(); ++g) {
-    try {
-      graphs.push_back(write_whole(program_for(with_sizes(inputs, any, g)), opset, Builder::Constants::apart));
-    } catch (const ShapeError& e) {
-      std::rethrow_exception(
-          e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
-                                     "latest call or the shapes given {}",
-                                     any.describe(g), any.describe_known())));
-    }
-  }
-  return any.joined(std::move(graphs));
+SizedGraph write_sized(const Inputs& inputs, const AnySizes& any, const Sizes& sizes, int64_t opset,
+                       const ProgramFor& program_for) {
+  return {sizes, write_whole(program_for(with_sizes(inputs, any, sizes)), opset, Builder::Constants::apart)};
 }
 
-// `program_for` gives the program for inputs of certain shapes.
-void write(const Inputs& inputs, const std::function<Program(const Inputs&)>& program_for,
-           const std::filesystem::path& path, const SaveOptions& options) {
+// Nothing where the program takes no such inputs.
+std::optional<SizedGraph> try_write(const Inputs& inputs, const AnySizes& any, const Sizes& sizes, int64_t opset,
+                                    const ProgramFor& program_for) {
+  try {
+    return write_sized(inputs, any, sizes, opset, program_for);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset, const ProgramFor& program_for) {
+  std::vector<SizedGraph> graphs;
+  for (const Sizes& sizes : any.needed()) {
+    try {
+      graphs.push_back(write_sized(inputs, any, sizes, opset, program_for));
+    } catch (const ShapeError& e) {
+      std::rethrow_exception(e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
+                                                        "latest call or the shapes given {}",
+                                                        any.describe(sizes), any.describe(any.known()))));
+    }
+  }
+  for (const Sizes& sizes : any.large()) {
+    if (auto graph = try_write(inputs, any, sizes, opset, program_for)) graphs.push_back(std::move(*graph));
+  }
+  Builder joined = any.joined(std::move(graphs));
+  for (size_t n = 0; n < any.names().size(); ++n) {
+    const auto one = try_write(inputs, any, any.with_one(n), opset, program_for);
+    if (!one || any.holds_for(joined, *one)) continue;
+    throw ValueError(fmt::format("[onnx] {0} cannot have any size: for {0} = 1 the outputs have other dimensions, as "
+                                 "where an operator leaves out those of size 1",
+                                 any.names()[n].name));
+  }
+  return joined;
+}
+
+void write(const Inputs& inputs, const ProgramFor& program_for, const std::filesystem::path& path,
+           const SaveOptions& options) {
   const int64_t opset = options.opset == 0 ? kFirstOpset : options.opset;
   if (opset < kFirstOpset || opset > kLastOpset)
     throw ValueError(fmt::format("[onnx] opset {} is not written: {} to {} are", opset, kFirstOpset, kLastOpset));
@@ -134,55 +164,27 @@ void forget_places(format::Graph& graph) {
   forget_places(graph.nodes);
 }
 
-using Trace = gluon::BlockNode::Trace;
-
-Program program_of(const Trace& trace, const Inputs& inputs) {
-  Program program{trace.graph->program(), inputs, {}};
+// Of the latest trace, without its inputs.
+Program program_of(const gluon::BlockNode::Trace& trace) {
+  Program program{trace.graph->program(), {}, {}};
   const std::span names = std::span(trace.graph->input_names()).subspan(trace.num_inputs);  // then
   for (size_t i = 0; i < names.size(); ++i) program.values[names[i]] = trace.parameters[i].reduced();
-  // another trace of the block may have other names for its data
-  for (size_t i = 0; i < inputs.size(); ++i) program.inputs[i].first = trace.graph->input_names()[i];
   return program;
 }
 
-// The block's trace for these inputs; null: it has none.
-const Trace* find_trace(const gluon::BlockNode& block, const Trace& latest, const Inputs& inputs) {
-  if (latest.metas.empty()) return &latest;
-  for (const Trace& t : block.traces) {
-    if (t.training == latest.training && t.form == latest.form && t.metas.size() == inputs.size() &&
-        std::equal(t.metas.begin(), t.metas.end(), inputs.begin(),
-                   [](const TensorMeta& m, const auto& input) { return m == input.second; })) {
-      return &t;
-    }
-  }
-  return nullptr;
-}
-
-// A block that reads shapes has a trace for each: which calls are missing.
-void check_traces(const gluon::BlockNode& block, const Trace& latest, const Inputs& inputs,
-                  const SaveOptions& options) {
-  if (latest.metas.empty()) return;
-  std::vector<NamedSize> names = named_sizes(inputs, options);
-  if (names.empty()) {
-    if (find_trace(block, latest, inputs) == nullptr)
-      throw StateError("[onnx] the block reads the shapes of its inputs: call it, hybridized, with the shapes given");
-    return;
-  }
-  const AnySizes any(std::move(names));
-  std::string missing;
-  for (size_t g = 0; g < any.graphs(); ++g) {
-    const Inputs wanted = with_sizes(inputs, any, g);
-    if (find_trace(block, latest, wanted) != nullptr) continue;
-    std::string shapes;
-    for (const auto& [name, meta] : wanted) shapes += (shapes.empty() ? "" : ", ") + meta.shape.str();
-    missing += (missing.empty() ? "" : "; ") + shapes;
-  }
-  if (missing.empty()) return;
-  throw StateError(
-      fmt::format("[onnx] the block reads the shapes of its inputs, so that it has a program for each of "
-                  "them; to write one for any size call it, hybridized, with inputs of these shapes too: "
-                  "{}",
-                  missing));
+// A block that reads shapes is traced again for each.
+Program trace_for(const gluon::nn::AnyBlock& block, const Inputs& inputs) {
+  std::vector<NDArray> arrays;
+  std::vector<const NDArray*> pointers;
+  for (const auto& [name, meta] : inputs) arrays.push_back(NDArray::empty(meta.shape, meta.dtype));
+  for (const NDArray& a : arrays) pointers.push_back(&a);
+  autograd::ModeScope mode(false, false);
+  const gluon::detail::Traced traced = gluon::detail::run_trace(
+      pointers, [&](std::span<const Symbol> data) { return block(std::vector<Symbol>(data.begin(), data.end())); },
+      {.is_plan = true, .of = block.node().get()});
+  Program program{traced.program, inputs, {}};
+  for (const gluon::Parameter& p : traced.parameters) program.values[p.var().name()] = p.reduced();
+  return program;
 }
 
 }  // namespace
@@ -197,8 +199,8 @@ void save(const Symbol& program, const Inputs& inputs, const std::unordered_map<
       path, options);
 }
 
-void save(const gluon::Block& block, const std::filesystem::path& path, const SaveOptions& options) {
-  const Trace& trace = block.node()->latest_trace("onnx::save");
+void save(const gluon::nn::AnyBlock& block, const std::filesystem::path& path, const SaveOptions& options) {
+  const gluon::BlockNode::Trace& trace = block.node()->latest_trace("onnx::save");
   std::unordered_map<std::string, TensorMeta> metas;
   for (const graph::SymbolNode* n : graph::topological_order(trace.graph->program().entries())) {
     if (n->is_variable() && !n->constant.defined()) metas[n->name] = n->outputs[0];
@@ -206,16 +208,20 @@ void save(const gluon::Block& block, const std::filesystem::path& path, const Sa
   Inputs inputs;
   for (size_t i = 0; i < trace.num_inputs; ++i) {
     const std::string& name = trace.graph->input_names()[i];
-    TensorMeta meta = metas.contains(name) ? metas[name] : TensorMeta();
+    TensorMeta meta = !trace.metas.empty() ? trace.metas[i] : metas.contains(name) ? metas[name] : TensorMeta();
     if (i < options.shapes.size()) meta.shape = options.shapes[i];
     if (!meta.shape.is_known())
       throw ShapeError(fmt::format("[onnx] the shape of {} is not known: give SaveOptions::shapes", name));
     inputs.emplace_back(name, meta);
   }
-  check_traces(*block.node(), trace, inputs, options);
-  write(
-      inputs, [&](const Inputs& given) { return program_of(*find_trace(*block.node(), trace, given), given); }, path,
-      options);
+  Program program = program_of(trace);
+  const bool reads_shapes = !trace.metas.empty();
+  const auto program_for = [&](const Inputs& given) {
+    if (reads_shapes) return trace_for(block, given);
+    program.inputs = given;
+    return program;
+  };
+  write(inputs, program_for, path, options);
 }
 
 void save(const Block& block, const std::filesystem::path& path, const SaveOptions& options) {

@@ -107,13 +107,13 @@ bool is_uniform(const NDArray& array) {
 // One graph out of several.
 class Joining {
  public:
-  Joining(const AnySizes& sizes, std::vector<Builder>& graphs) : sizes_(sizes), graphs_(graphs) {}
+  Joining(const AnySizes& sizes, std::vector<SizedGraph>& graphs) : sizes_(sizes), graphs_(graphs) {}
 
   void run() {
-    Graph& graph = graphs_[0].graph();
+    Graph& graph = builder().graph();
     compare_nodes();
     std::vector<std::vector<Node>*> all;
-    for (Builder& g : graphs_) all.push_back(&g.graph().nodes);
+    for (SizedGraph& g : graphs_) all.push_back(&g.graph.graph().nodes);
     open_bodies(all);
     std::vector<Node> nodes = std::move(graph.nodes);
     graph.nodes.clear();
@@ -129,13 +129,13 @@ class Joining {
   [[noreturn]] void refuse(size_t graph, const std::string& what) const {
     throw ValueError(fmt::format("[onnx] {} cannot have any size: {} for {} and for {}",
                                  sizes_.names().size() == 1 ? sizes_.names()[0].name : "the named dimensions", what,
-                                 sizes_.describe(0), sizes_.describe(graph)));
+                                 sizes_.describe(graphs_[0].sizes), sizes_.describe(graphs_[graph].sizes)));
   }
 
   void compare_nodes() const {
-    const auto& first = graphs_[0].graph().nodes;
+    const auto& first = graphs_[0].graph.graph().nodes;
     for (size_t g = 1; g < graphs_.size(); ++g) {
-      const auto& other = graphs_[g].graph().nodes;
+      const auto& other = graphs_[g].graph.graph().nodes;
       for (size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
         if (!same_structure(first[i], other[i]))
           refuse(g, fmt::format("the model has other nodes from {} ({}) on", first[i].name, first[i].op_type));
@@ -144,7 +144,7 @@ class Joining {
                                 first[i].op_type, a->name, text_of(*a), text_of(*other[i].find(a->name))));
         }
       }
-      if (first.size() != other.size() || graphs_[g].arrays().size() != graphs_[0].arrays().size())
+      if (first.size() != other.size() || graphs_[g].graph.arrays().size() != graphs_[0].graph.arrays().size())
         refuse(g, "the model has other numbers of nodes");
     }
   }
@@ -189,11 +189,14 @@ class Joining {
       for (size_t at = 0; at < corners; ++at) {
         if ((at & bit) != 0) continue;
         p[at | bit] -= p[at];  // from one size to the next
-        p[at] -= p[at | bit] * uint64_t(sizes_.sizes(0)[name]);
+        p[at] -= p[at | bit] * uint64_t(graphs_[0].sizes[name]);
       }
     }
     Polynomial result(p.begin(), p.end());
-    return evaluate(result, sizes_.graphs() - 1) == values.back() ? std::optional(result) : std::nullopt;
+    for (size_t graph = corners; graph < graphs_.size(); ++graph) {
+      if (evaluate(result, graph) != values[graph]) return std::nullopt;
+    }
+    return result;
   }
 
   int64_t evaluate(const Polynomial& p, size_t graph) const {
@@ -201,7 +204,7 @@ class Joining {
     for (size_t at = 0; at < p.size(); ++at) {
       uint64_t product = uint64_t(p[at]);
       for (size_t name = 0; name < sizes_.names().size(); ++name) {
-        if ((at >> name & 1) != 0) product *= uint64_t(sizes_.sizes(graph)[name]);
+        if ((at >> name & 1) != 0) product *= uint64_t(graphs_[graph].sizes[name]);
       }
       sum += product;
     }
@@ -211,13 +214,13 @@ class Joining {
   // Of the array's dimensions.
   std::optional<std::vector<Polynomial>> fit_dims(size_t array) const {
     std::vector<Polynomial> dims;
-    const int rank = graphs_[0].arrays()[array].ndim();
-    for (const Builder& g : graphs_) {
-      if (g.arrays()[array].ndim() != rank) return std::nullopt;
+    const int rank = graphs_[0].graph.arrays()[array].ndim();
+    for (const SizedGraph& g : graphs_) {
+      if (g.graph.arrays()[array].ndim() != rank) return std::nullopt;
     }
     for (int axis = 0; axis < rank; ++axis) {
       std::vector<int64_t> values;
-      for (const Builder& g : graphs_) values.push_back(g.arrays()[array].shape()[axis]);
+      for (const SizedGraph& g : graphs_) values.push_back(g.graph.arrays()[array].shape()[axis]);
       std::optional<Polynomial> p = fit(values);
       if (!p) return std::nullopt;
       dims.push_back(std::move(*p));
@@ -226,14 +229,14 @@ class Joining {
   }
 
   std::optional<std::vector<Polynomial>> fit_numbers(size_t array) const {
-    const NDArray& first = graphs_[0].arrays()[array];
+    const NDArray& first = graphs_[0].graph.arrays()[array];
     if (first.dtype() != DType::int64 || first.ndim() > 1 || first.size() > kMaxNumbers) return std::nullopt;
     std::vector<Polynomial> numbers;
     for (size_t i = 0; i < size_t(first.size()); ++i) {
       std::vector<int64_t> values;
-      for (const Builder& g : graphs_) {
-        if (g.arrays()[array].shape() != first.shape()) return std::nullopt;
-        values.push_back(g.arrays()[array].data<const int64_t>()[i]);
+      for (const SizedGraph& g : graphs_) {
+        if (g.graph.arrays()[array].shape() != first.shape()) return std::nullopt;
+        values.push_back(g.graph.arrays()[array].data<const int64_t>()[i]);
       }
       std::optional<Polynomial> p = fit(values);
       if (!p) return std::nullopt;
@@ -324,8 +327,8 @@ class Joining {
     std::set<size_t> gone;
     const size_t count = arrays.size();
     for (size_t i = 0; i < count; ++i) {
-      const auto differs = std::find_if(graphs_.begin() + 1, graphs_.end(), [&](const Builder& g) {
-        return !convert::same_values(g.arrays()[i], arrays[i]);
+      const auto differs = std::find_if(graphs_.begin() + 1, graphs_.end(), [&](const SizedGraph& g) {
+        return !convert::same_values(g.graph.arrays()[i], arrays[i]);
       });
       if (differs == graphs_.end()) continue;
       const std::string name = builder().graph().initializers[i].name;
@@ -361,7 +364,7 @@ class Joining {
     const auto dims = fit_dims(i);
     if (!dims) return "";
     const auto all = [&](auto holds) {
-      return std::all_of(graphs_.begin(), graphs_.end(), [&](const Builder& g) { return holds(g.arrays()[i]); });
+      return std::all_of(graphs_.begin(), graphs_.end(), [&](const SizedGraph& g) { return holds(g.graph.arrays()[i]); });
     };
     if (all([&](const NDArray& a) { return is_uniform(a) && convert::same_values(one_of(a), one_of(first)); })) {
       return node("Expand", {builder().initializer(one_of(first).copy(), "value"), list(*dims)});
@@ -369,7 +372,7 @@ class Joining {
     const auto range = as_range(first);
     if (!range || !all([&](const NDArray& a) { return as_range(a) == range; })) return "";
     std::vector<int64_t> counts;
-    for (const Builder& g : graphs_) counts.push_back(g.arrays()[i].size());
+    for (const SizedGraph& g : graphs_) counts.push_back(g.graph.arrays()[i].size());
     const auto count = fit(counts);
     if (!count) return "";
     const DType dtype = first.dtype();
@@ -406,7 +409,7 @@ class Joining {
   void name_dims(format::ValueInfo& info, size_t output) const {
     for (size_t axis = 0; axis < info.dims.size(); ++axis) {
       std::vector<int64_t> values;
-      for (const Builder& g : graphs_) values.push_back(g.graph().outputs[output].dims[axis].value);
+      for (const SizedGraph& g : graphs_) values.push_back(g.graph.graph().outputs[output].dims[axis].value);
       if (std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; })) continue;
       info.dims[axis] = {-1, ""};
       const auto p = fit(values);
@@ -418,10 +421,10 @@ class Joining {
     }
   }
 
-  Builder& builder() { return graphs_[0]; }
+  Builder& builder() { return graphs_[0].graph; }
 
   const AnySizes& sizes_;
-  std::vector<Builder>& graphs_;
+  std::vector<SizedGraph>& graphs_;
   std::map<size_t, std::string> values_;
   std::map<int64_t, std::string> constants_;
   std::map<Polynomial, std::string> numbers_;
@@ -434,33 +437,66 @@ AnySizes::AnySizes(std::vector<NamedSize> names) : names_(std::move(names)) {
     throw ValueError(
         fmt::format("[onnx] at most {} names of dimensions are written, got {}", kMaxNames, names_.size()));
   // One is a size by itself to many operators.
-  std::vector<int64_t> least;
+  Sizes least;
   for (const NamedSize& n : names_) least.push_back(std::max<int64_t>(n.size, 2));
   for (size_t corner = 0; corner < size_t(1) << names_.size(); ++corner) {
-    std::vector<int64_t> sizes = least;
+    Sizes sizes = least;
     for (size_t i = 0; i < sizes.size(); ++i) sizes[i] += int64_t(corner >> i & 1);
-    sizes_.push_back(sizes);
+    needed_.push_back(sizes);
   }
   for (size_t i = 0; i < least.size(); ++i) least[i] += 3 + 2 * int64_t(i);
-  sizes_.push_back(least);
+  needed_.push_back(least);
 }
 
-std::string AnySizes::describe(size_t graph) const {
+std::string AnySizes::describe(const Sizes& sizes) const {
   std::string text;
   for (size_t i = 0; i < names_.size(); ++i)
-    text += fmt::format("{}{} = {}", i == 0 ? "" : ", ", names_[i].name, sizes_[graph][i]);
+    text += fmt::format("{}{} = {}", i == 0 ? "" : ", ", names_[i].name, sizes[i]);
   return text;
 }
 
-std::string AnySizes::describe_known() const {
-  std::string text;
-  for (const NamedSize& n : names_) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", n.name, n.size);
-  return text;
+Sizes AnySizes::known() const {
+  Sizes sizes;
+  for (const NamedSize& n : names_) sizes.push_back(n.size);
+  return sizes;
 }
 
-Builder AnySizes::joined(std::vector<Builder> graphs) const {
+std::vector<Sizes> AnySizes::large() const {
+  std::vector<Sizes> all;
+  for (const int64_t more : {17, 67, 1009}) {
+    for (size_t i = 0; i < names_.size(); ++i) {
+      all.push_back(needed_[0]);
+      all.back()[i] += more;
+    }
+  }
+  return all;
+}
+
+Builder AnySizes::joined(std::vector<SizedGraph> graphs) const {
   Joining(*this, graphs).run();
-  return std::move(graphs[0]);
+  return std::move(graphs[0].graph);
+}
+
+Sizes AnySizes::with_one(size_t name) const {
+  Sizes sizes = needed_[0];
+  sizes[name] = 1;
+  return sizes;
+}
+
+bool AnySizes::holds_for(const Builder& joined, const SizedGraph& graph) const {
+  const auto& outputs = joined.graph().outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto &dims = outputs[i].dims, &others = graph.graph.graph().outputs[i].dims;
+    if (dims.size() != others.size()) return false;
+    for (size_t axis = 0; axis < dims.size(); ++axis) {
+      int64_t expected = dims[axis].value;
+      for (size_t n = 0; n < names_.size(); ++n) {
+        if (dims[axis].name == names_[n].name) expected = graph.sizes[n];
+      }
+      if (expected >= 0 && expected != others[axis].value) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace kaon::onnx::exporting

@@ -22,26 +22,40 @@ struct NamedSize {
   int64_t size;  // of the shapes that are known
 };
 
+using Sizes = std::vector<int64_t>;  // of the names
+
+// A graph for certain sizes, whose constants are apart.
+struct SizedGraph {
+  Sizes sizes;
+  Builder graph;
+};
+
 class AnySizes {
  public:
   // Throws ValueError for more than three names.
   explicit AnySizes(std::vector<NamedSize> names);
 
-  // How many graphs are written, and the names' sizes in each.
-  size_t graphs() const { return sizes_.size(); }
-  const std::vector<int64_t>& sizes(size_t graph) const { return sizes_[graph]; }
   const std::vector<NamedSize>& names() const { return names_; }
-  std::string describe(size_t graph) const;  // "n = 3"
-  std::string describe_known() const;        // the same of the known shapes
+  std::string describe(const Sizes& sizes) const;  // "n = 3"
+  Sizes known() const;                             // of the shapes that are known
 
-  // The graphs, whose constants are apart, as one that holds for all sizes: with numbers computed by polynomials that
-  // are linear in each size, ranges, and arrays of one value. Throws ValueError, naming the node or the constant, where
-  // they differ otherwise.
-  Builder joined(std::vector<Builder> graphs) const;
+  // The sizes for which graphs are written: those that joined() needs, in this order, and further ones that show what
+  // the first do not, as far as the program takes them: large sizes, where a program may have limits.
+  const std::vector<Sizes>& needed() const { return needed_; }
+  std::vector<Sizes> large() const;
+  // The graphs as one that holds for all sizes: with numbers computed by polynomials that are linear in each size,
+  // ranges, and arrays of one value. Throws ValueError, naming the node or the constant, where they differ otherwise.
+  Builder joined(std::vector<SizedGraph> graphs) const;
+
+  // With one name's size 1, which operators may leave out.
+  Sizes with_one(size_t name) const;
+  // Whether the outputs of `joined` have the dimensions that those of the graph have; a dimension that follows from no
+  // size may have any.
+  bool holds_for(const Builder& joined, const SizedGraph& graph) const;
 
  private:
   std::vector<NamedSize> names_;
-  std::vector<std::vector<int64_t>> sizes_;
+  std::vector<Sizes> needed_;
 };
 
 }  // namespace kaon::onnx::exporting

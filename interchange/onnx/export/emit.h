@@ -29,6 +29,7 @@ class Builder {
   explicit Builder(int64_t opset, Constants constants = Constants::shared) : opset_(opset), how_(constants) {}
 
   int64_t opset() const { return opset_; }
+  bool has_constants_apart() const { return how_ == Constants::apart; }
   std::string unique(std::string_view name);
   // A node with these inputs ("": left out); its outputs, of which there are `outputs`.
   std::vector<std::string> nodes(std::string_view op_type, const std::vector<std::string>& inputs,

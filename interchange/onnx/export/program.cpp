@@ -107,7 +107,10 @@ std::vector<std::string> write_program(const Symbol& program, Builder& builder, 
       names[node] = {builder.initializer(node->constant.defined() ? node->constant : value->second, node->name)};
       continue;
     }
-    if (is_fixed) {  // such as a range: its values
+    // Such as a range: its values. Apart, what is made of it is written: there it may depend on sizes.
+    const bool is_folded =
+        is_fixed && (node->inputs.empty() || !builder.has_constants_apart() || find_writer(*node->op) == nullptr);
+    if (is_folded) {
       for (int i = 0; i < node->visible_outputs(); ++i) {
         names[node].push_back(builder.initializer(
             evaluate(Symbol(SymbolEntry{engine::IntrusivePtr<SymbolNode>(node), uint32_t(i)})), node->output_name(i)));
