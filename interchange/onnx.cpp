@@ -295,6 +295,7 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
       made.places = places_of(*made.program);
       made.is_direct = is_direct(*made.program, made.places, inputs.size());
     }
+    if (made.program->block) made.program->block->node()->part_of = node_.get();
     if (!is_ready(*made.program))
       throw StateError("[onnx] the program depends on values that differ each time they are computed");
     s.programs.insert(s.programs.begin(), std::move(made));

@@ -55,7 +55,8 @@ bool is_inside(const BlockNode& tree, const BlockNode& block) {
 // and be missing in files.
 void check_own(const BlockNode& block) {
   const BlockNode* caller = t_running_block;
-  if (!caller || caller == &block || is_inside(*caller, block)) return;
+  const BlockNode& whole = block.part_of ? *block.part_of : block;
+  if (!caller || caller == &whole || is_inside(*caller, whole)) return;
   throw StateError(
       fmt::format("[Block] {} calls {} ({}), which is not one of its registered children: make it a member with "
                   "child(\"name\", ...)",

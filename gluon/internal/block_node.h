@@ -46,6 +46,7 @@ struct BlockNode : std::enable_shared_from_this<BlockNode> {
   std::string name;                               // last part of the path
   std::string prefix;                             // path, each part followed by "_"
   const char* path = nullptr;                     // interned, parts joined by "."
+  const BlockNode* part_of = nullptr;             // the block that runs it, and does not list it among its children
   std::vector<std::weak_ptr<BlockNode>> parents;  // whose traces contain this block
   std::vector<Child> children;
   std::vector<OwnParameter> parameters;

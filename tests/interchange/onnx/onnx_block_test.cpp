@@ -144,6 +144,8 @@ TEST_CASE("onnx block: loaded nets are parts of containers, of nets that are hyb
   net(x);
   onnx::save(net, folder.path / "net.onnx", {.batch_name = "n"});
   onnx::Block back = onnx::load(folder.path / "net.onnx");
+  nn::HybridSequential first(onnx::load(folder.path / "net.onnx"), nn::Activation("relu"));  // its child is hybridized
+  CHECK(largest_difference(first(x), nd.relu(net(x))) < 1e-5);
   for (const bool is_hybridized : {false, true}) {
     CAPTURE(is_hybridized);
     nn::HybridSequential all(back, nn::Activation("relu"), nn::Dense(2));
