@@ -148,7 +148,8 @@ void Driver::push(const Call& call, const NDArray& in, const NDArray& out, const
     accesses.push_back(in.ptr() == out.ptr() || !out.node().covers_buffer() ? update(out.var()) : write(out.var()));
     out.node().buffer->note_write(label.site);
   }
-  engine.push_as(type, accesses, std::move(body), {.label = label});
+  // Before what else is ready: the other ranks wait for it, and it leaves the thread soon.
+  engine.push_as(type, accesses, std::move(body), {.label = label, .priority = Priority::high});
 }
 
 std::shared_ptr<Driver> Driver::split(int color, int key, const OpLabel& label) {

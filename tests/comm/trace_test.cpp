@@ -1,5 +1,6 @@
 // The trace of a training over ranks: sums that are in flight while the backward goes on.
 #include <algorithm>
+#include <atomic>
 #include <boost/json.hpp>
 #include <chrono>
 #include <filesystem>
@@ -79,14 +80,23 @@ void check_overlap(nn::HybridSequential net, const Shape& data, size_t parameter
   for (size_t k = parameters.size() - parameters_of_dense; k < parameters.size(); ++k) bytes += bytes_of(parameters[k]);
   Trainer trainer(parameters, optimizer::SGD({.learning_rate = 0.01}), {.kvstore = "dist_sync"});
   const loss::SoftmaxCrossEntropyLoss loss;
-  TrainingStep step(net, loss, trainer);
-  step(x, y);
+  TrainingStep training_step(net, loss, trainer);
+  // Nothing runs before all is pushed: else a sum could be pushed later than the operation after it has run.
+  const auto step = [&] {
+    std::atomic<bool> is_pushed{false};
+    engine.push({update(x.var())}, [&](RunContext&) { is_pushed.wait(false); });
+    const NDArray l = training_step(x, y);
+    is_pushed = true;
+    is_pushed.notify_all();
+    l.wait_to_read();
+  };
+  training_step(x, y);  // which also compares the ranks, and waits for that
   nd.waitall();
   Profiler& profiler = engine.profiler();
   for (int early = 0; early < ranks(); ++early) {
     CAPTURE(early);
     profiler.start();
-    if (rank() == early) step(x, y);
+    if (rank() == early) step();
     const auto has_gradients = [&] {
       const auto events = profiler.events();
       return std::count_if(events.begin(), events.end(), [](const auto& e) {
@@ -97,7 +107,7 @@ void check_overlap(nn::HybridSequential net, const Shape& data, size_t parameter
     while (rank() == early && !has_gradients() && std::chrono::steady_clock::now() < limit)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     signals.barrier().wait_to_read();
-    if (rank() != early) step(x, y);
+    if (rank() != early) step();
     nd.waitall();
     profiler.stop();
 

@@ -155,18 +155,19 @@ TEST_CASE("shared read lease: a writer that its end lets go on runs on the vars'
 TEST_CASE("engine end: a thread that ends the last operations has left the engine before it is gone", "[engine]") {
   Watchdog watchdog(60s);
   for (const bool makes_ready : {true, false}) {
+    const int engines = rounds(1000);  // of each program
     for (const int threads : {0, 1}) {
       std::atomic<int> ran{0};
       const auto begin_and_end = [&] {
         std::atomic<OpNode*> begun{nullptr};
         std::thread completer([&] {
-          for (int i = 0; i < rounds(3000); ++i) {
+          for (int i = 0; i < engines; ++i) {
             begun.wait(nullptr);
             OpNode* const op = begun.exchange(nullptr);
             OpBody<Late>::get(*op).engine->complete(*op, nullptr);
           }
         });
-        for (int i = 0; i < rounds(3000); ++i) {
+        for (int i = 0; i < engines; ++i) {
           Var a;
           Engine engine({.threads = threads});
           const Access writes_a[] = {write(a)};
@@ -178,7 +179,7 @@ TEST_CASE("engine end: a thread that ends the last operations has left the engin
       std::vector<std::thread> programs;
       for (int i = 0; i < 8; ++i) programs.emplace_back(begin_and_end);
       for (std::thread& t : programs) t.join();
-      CHECK(ran == (makes_ready ? 8 * rounds(3000) : 0));
+      CHECK(ran == (makes_ready ? 8 * engines : 0));
     }
   }
 }
