@@ -16,22 +16,38 @@ bool is_one_of(std::string_view name, const std::string_view (&names)[N]) {
 }
 
 // Of one array, and 0 for 0: they change what is stored and nothing else.
-constexpr std::string_view keep_zeros[] = {"abs",         "sign",
-                                           "rint",        "ceil",
-                                           "floor",       "trunc",
-                                           "fix",         "round",
-                                           "sqrt",        "cbrt",
-                                           "square",      "sin",
-                                           "tan",         "arcsin",
-                                           "arctan",      "sinh",
-                                           "tanh",        "arcsinh",
-                                           "arctanh",     "expm1",
-                                           "log1p",       "degrees",
-                                           "radians",     "relu",
-                                           "_copy",       "negative",
-                                           "BlockGrad",   "make_loss",
-                                           "_mul_scalar", "_div_scalar",
-                                           "Cast",        "_scatter_plus_scalar",
+constexpr std::string_view keep_zeros[] = {"abs",
+                                           "sign",
+                                           "rint",
+                                           "ceil",
+                                           "floor",
+                                           "trunc",
+                                           "fix",
+                                           "round",
+                                           "sqrt",
+                                           "cbrt",
+                                           "square",
+                                           "sin",
+                                           "tan",
+                                           "arcsin",
+                                           "arctan",
+                                           "sinh",
+                                           "tanh",
+                                           "arcsinh",
+                                           "arctanh",
+                                           "expm1",
+                                           "log1p",
+                                           "degrees",
+                                           "radians",
+                                           "relu",
+                                           "_copy",
+                                           "negative",
+                                           "BlockGrad",
+                                           "make_loss",
+                                           "_mul_scalar",
+                                           "_div_scalar",
+                                           "Cast",
+                                           "_scatter_plus_scalar",
                                            "_scatter_minus_scalar"};
 // Of arrays that are all stored in one way, as which the result is stored.
 constexpr std::string_view keep_storage[] = {"elemwise_add", "elemwise_sub", "elemwise_mul", "add_n",
@@ -55,8 +71,8 @@ StorageType product_storage(const OperatorInfo& info, Texts texts, StorageType l
                       wanted.value_or(StorageType::row_sparse) == StorageType::row_sparse;
     return rows ? StorageType::row_sparse : StorageType::dense;
   }
-  const bool csr = lhs == StorageType::dense && rhs == StorageType::csr &&
-                   wanted.value_or(StorageType::csr) == StorageType::csr;
+  const bool csr =
+      lhs == StorageType::dense && rhs == StorageType::csr && wanted.value_or(StorageType::csr) == StorageType::csr;
   return csr ? StorageType::csr : StorageType::dense;
 }
 

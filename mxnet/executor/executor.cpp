@@ -155,8 +155,8 @@ void ExecutorObject::bind_sparse_outputs() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (storages[i].storage == ops::StorageType::dense) continue;
     BoundArray& output = outputs_[i];
-    output.sparse = nothing_stored(storages[i].storage, output.array.shape(), output.array.dtype(),
-                                   output.context.device());
+    output.sparse =
+        nothing_stored(storages[i].storage, output.array.shape(), output.array.dtype(), output.context.device());
     Input* pattern = storages[i].pattern ? by_name.at(storages[i].pattern->name) : nullptr;
     sparse_outputs_.push_back({&output, pattern});
   }

@@ -156,7 +156,8 @@ void assign_like(SparseArray& array, const NDArray& dense, SparseArray& like) {
         places.push_back(int64_t(row) * dense.shape()[1] + columns[size_t(k)]);
       }
     }
-    const NDArray where = NDArray::from(places.data(), places.size(), Shape(int64_t(places.size())), DType::int64, device);
+    const NDArray where =
+        NDArray::from(places.data(), places.size(), Shape(int64_t(places.size())), DType::int64, device);
     array.data = taken(values.reshape(Shape(-1), no_site), where);
   }
   array.aux = std::move(aux);

@@ -18,9 +18,7 @@ void SparseRetain::infer(InferContext& c) const {
 void SparseRetain::compose(ComposeContext& c) const {
   const NDArray &data = c.input(0), &indices = c.input(1);
   const int64_t rows = data.shape()[0], count = indices.shape()[0];
-  const NDArray ones = nd.ones(Shape(count), {.device = data.device()});
-  const NDArray places = nd._reshape_to(indices, {.shape = Shape(1, count)});
-  const NDArray kept = nd.scatter_nd(ones, places, Shape(rows));
+  const NDArray kept = nd._backward_take(nd.ones(Shape(count)), indices, {.shape = Shape(rows), .axis = 0});
   c.set(nd.where(kept, data, nd.zeros_like(data)));
 }
 
