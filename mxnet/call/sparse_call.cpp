@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "kaon/graph/autograd.h"
 #include "kaon/mxnet/call/inputs.h"
 #include "kaon/mxnet/call/layer_operators.h"
+#include "kaon/mxnet/call/result_storage.h"
 #include "kaon/mxnet/call/sparse_updates.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/ops/functions.h"
@@ -19,48 +19,6 @@ using sparse::CSRNDArray;
 using sparse::RowSparseNDArray;
 
 namespace {
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-// Of one array, and 0 for 0: they change what is stored and nothing else.
-bool keeps_zeros(std::string_view name) {
-  static const std::set<std::string_view> names = {"abs",
-                                                   "sign",
-                                                   "rint",
-                                                   "ceil",
-                                                   "floor",
-                                                   "trunc",
-                                                   "fix",
-                                                   "round",
-                                                   "sqrt",
-                                                   "cbrt",
-                                                   "square",
-                                                   "sin",
-                                                   "tan",
-                                                   "arcsin",
-                                                   "arctan",
-                                                   "sinh",
-                                                   "tanh",
-                                                   "arcsinh",
-                                                   "arctanh",
-                                                   "expm1",
-                                                   "log1p",
-                                                   "degrees",
-                                                   "radians",
-                                                   "relu",
-                                                   "_copy",
-                                                   "negative",
-                                                   "BlockGrad",
-                                                   "make_loss",
-                                                   "_mul_scalar",
-                                                   "_div_scalar",
-                                                   "_scatter_plus_scalar",
-                                                   "_scatter_minus_scalar",
-                                                   "Cast"};
-  return names.count(name) > 0;
-}
 
 std::shared_ptr<SparseArray> with_parts(const SparseArray& like, NDArray data) {
   auto made = std::make_shared<SparseArray>();
@@ -84,6 +42,13 @@ std::shared_ptr<SparseArray> from_dense(StorageType storage, const NDArray& dens
   return made;
 }
 
+// Stores the elements that `like` stores.
+std::shared_ptr<SparseArray> from_dense(SparseArray& like, const NDArray& dense) {
+  auto made = nothing_stored(like.storage, dense.shape(), dense.dtype(), dense.device());
+  assign_like(*made, dense, like);
+  return made;
+}
+
 std::shared_ptr<SparseArray> from_rows(const RowSparseNDArray& rows) {
   auto made = std::make_shared<SparseArray>();
   made->storage = StorageType::row_sparse;
@@ -104,17 +69,14 @@ std::shared_ptr<SparseArray> from_csr(const CSRNDArray& csr) {
   return made;
 }
 
-std::optional<StorageType> named_storage(const OperatorInfo& info, Texts texts, std::string_view key) {
-  const std::string_view text = find_text(texts, key);
-  if (text.empty() || text == "None") return std::nullopt;
-  if (text == "default") return StorageType::dense;
-  if (text == "row_sparse") return StorageType::row_sparse;
-  if (text == "csr") return StorageType::csr;
-  refuse_text(info, key, text);
-}
-
 StorageType storage_of(const ArrayObject& object) {
   return object.sparse ? object.sparse->storage : StorageType::dense;
+}
+
+std::vector<StorageType> storages_of(Arrays arrays) {
+  std::vector<StorageType> storages;
+  for (const ArrayObject* x : arrays) storages.push_back(storage_of(*x));
+  return storages;
 }
 
 // --- Operators with functions for sparse arrays
@@ -206,7 +168,11 @@ Results square_sum(const OperatorInfo& info, Texts texts, Arrays inputs) {
   const Shape axes = attribute(info, texts, "axis", Shape());
   if (axes.ndim() != 1) throw ValueError(fmt::format("[{}] expected one axis, got {}", info.name, axes.str()));
   const bool keepdims = attribute(info, texts, "keepdims", false);
-  return one_result(sparse::square_sum(rows_of(*inputs[0]->sparse), int(axes[0]), keepdims), inputs[0]->context);
+  SparseArray& array = *inputs[0]->sparse;
+  const NDArray sums = sparse::square_sum(rows_of(array), int(axes[0]), keepdims);
+  const StorageType storages[] = {StorageType::row_sparse};
+  if (result_storage(info, texts, storages) == StorageType::dense) return one_result(sums, inputs[0]->context);
+  return one_sparse(from_dense(array, sums), inputs[0]->context);
 }
 
 Results getnnz(const OperatorInfo& info, Texts texts, Arrays inputs) {
@@ -220,52 +186,17 @@ SparseCall find_sparse_call(const OperatorInfo& info, Arrays inputs) {
   const std::string_view name = info.name;
   if (name == "cast_storage") return inputs.size() == 1 ? cast_storage : nullptr;
   const StorageType first = inputs.empty() ? StorageType::dense : storage_of(*inputs[0]);
+  const std::vector<StorageType> storages = storages_of(inputs);
   if (name == "dot") return inputs.size() == 2 ? dot : nullptr;
   if (first == StorageType::dense || inputs[0]->sparse->recorded.defined()) return nullptr;
   if (name == "zeros_like") return zeros_like;
-  if (inputs.size() == 1 && keeps_zeros(name)) return on_stored;
   if (name == "_sparse_retain" && inputs.size() == 2) return retain;
+  if (inputs.size() == 1 && name != "_square_sum" && keeps_pattern(info, storages)) return on_stored;
   if (name == "_square_sum" && first == StorageType::row_sparse) return square_sum;
   if (name == "_contrib_getnnz" && first == StorageType::csr) return getnnz;
   const bool both = inputs.size() == 2 && storage_of(*inputs[1]) == first;
   if (name == "elemwise_add" && both && inputs[0]->sparse->dtype == inputs[1]->sparse->dtype) return add;
   return nullptr;
-}
-
-// Of a comparison with a number: what it gives for a zero.
-std::optional<bool> compares_zero(std::string_view name, double number) {
-  if (name == "_equal_scalar") return 0 == number;
-  if (name == "_not_equal_scalar") return 0 != number;
-  if (name == "_greater_scalar") return 0 > number;
-  if (name == "_greater_equal_scalar") return 0 >= number;
-  if (name == "_lesser_scalar") return 0 < number;
-  if (name == "_lesser_equal_scalar") return 0 <= number;
-  return std::nullopt;
-}
-
-// --- The storage that MXNet infers for the result of a call with dense arrays
-
-StorageType result_storage(const OperatorInfo& info, Texts texts, Arrays inputs) {
-  if (autograd::is_recording() || inputs.empty()) return StorageType::dense;
-  const std::string_view name = info.name;
-  const StorageType first = storage_of(*inputs[0]);
-  const bool same = std::ranges::all_of(inputs, [&](const ArrayObject* x) { return storage_of(*x) == first; });
-  if (same && is_one_of(name, {"elemwise_add", "elemwise_sub", "elemwise_mul", "add_n", "_grad_add"})) return first;
-  if (inputs.size() == 2 && name == "elemwise_mul") {
-    return first != StorageType::dense ? first : storage_of(*inputs[1]);
-  }
-  if (inputs.size() == 2 && first == StorageType::csr && is_one_of(name, {"broadcast_mul", "broadcast_div"})) {
-    return first;
-  }
-  if (first == StorageType::row_sparse && name == "_scatter_elemwise_div") return first;
-  if (first == StorageType::csr && same && is_one_of(name, {"slice", "Concat"})) return first;
-  if (first == StorageType::csr && name == "take" && attribute(info, texts, "axis", 0) == 0) return first;
-  if (inputs.size() == 1 && name.ends_with("_scalar")) {
-    const std::optional<bool> zero = compares_zero(name, attribute(info, texts, "scalar", 0.0));
-    if (zero && !*zero) return first;
-  }
-  if (inputs.size() == 1 && name == "clip") return first;
-  return StorageType::dense;
 }
 
 Results call_dense(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays outputs) {
@@ -308,9 +239,14 @@ Results call_sparse(const OperatorInfo& info, Texts texts, Arrays inputs, Arrays
     return one_result(to_dense(*inputs[0]), to_sparse ? outputs[0]->context : inputs[0]->context);
   }
   if (const SparseCall call = find_sparse_call(info, inputs)) return call(info, texts, inputs);
-  const StorageType storage = result_storage(info, texts, inputs);
+  const std::vector<StorageType> storages = storages_of(inputs);
   Results results = call_dense(info, texts, inputs, outputs);
-  if (storage == StorageType::dense || results.size() != 1) return results;
+  if (autograd::is_recording() || results.size() != 1) return results;
+  const StorageType storage = result_storage(info, texts, storages);
+  if (storage == StorageType::dense) return results;
+  if (keeps_pattern(info, storages)) {
+    return one_sparse(from_dense(*inputs[0]->sparse, results[0]->array), results[0]->context);
+  }
   return one_sparse(from_dense(storage, results[0]->array), results[0]->context);
 }
 

@@ -6,6 +6,7 @@
 
 #include "kaon/mxnet/c_api.h"
 #include "kaon/mxnet/executor/arrays.h"
+#include "kaon/mxnet/executor/output_storage.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
 #include "kaon/ops/attributes.h"
@@ -101,7 +102,9 @@ class Allocation {
       const TensorMeta& meta = inferred_.arguments[i];
       const bool wants = requests[i] != GradReq::null;
       const StorageType storage = storages[names[i]];
-      const StorageType of_gradient = storage == StorageType::row_sparse ? storage : StorageType::dense;
+      const bool is_row_sparse =
+          has_row_sparse_gradient(symbol_, *variables_.at(names[i]), storage == StorageType::row_sparse);
+      const StorageType of_gradient = is_row_sparse ? StorageType::row_sparse : StorageType::dense;
       if (shared_names.count(names[i]) != 0) {
         const size_t at = shared ? index_of(shared->symbol().list_arguments(), names[i]) : 0;
         const bool found = shared && at < shared->arrays().arguments.size();
@@ -116,7 +119,9 @@ class Allocation {
         made.gradients.push_back(wants ? new_gradient(meta, context_of(names[i]), of_gradient) : BoundArray());
       } else {
         made.arguments.push_back(from_buffer(names[i], names[i], meta));
-        made.gradients.push_back(wants ? from_buffer("grad of " + names[i], names[i], meta) : BoundArray());
+        made.gradients.push_back(!wants          ? BoundArray()
+                                 : is_row_sparse ? new_gradient(meta, context_of(names[i]), of_gradient)
+                                                 : from_buffer("grad of " + names[i], names[i], meta));
       }
     }
     for (size_t i = 0; i < states.size(); ++i) {

@@ -7,6 +7,7 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/mxnet/call/inputs.h"
+#include "kaon/mxnet/executor/output_storage.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon::mxnet {
@@ -74,6 +75,7 @@ ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bin
       merges_equal_nodes_(merges_by_environment()) {
   bind_inputs();
   bind_outputs(before);
+  bind_sparse_outputs();
 }
 
 NDArray in_memory_of(const NDArray& from, const Shape& shape) {
@@ -136,6 +138,41 @@ void ExecutorObject::bind_outputs(const std::vector<BoundArray>& before) {
   }
 }
 
+void ExecutorObject::bind_sparse_outputs() {
+  std::map<std::string_view, Input*> by_name;
+  bool is_any = false;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    by_name[program_.input_names()[i]] = &inputs_[i];
+    is_any = is_any || inputs_[i].bound->sparse;
+  }
+  const auto nodes = graph::topological_order(symbol().entries());
+  is_any = is_any || std::ranges::any_of(nodes, [](const SymbolNode* n) { return n->op_name == "cast_storage"; });
+  if (!is_any) return;
+  const std::vector<OutputStorage> storages = output_storages(symbol(), [&](const SymbolNode& variable) {
+    const Input& input = *by_name.at(variable.name);
+    return input.bound->sparse ? input.bound->sparse->storage : ops::StorageType::dense;
+  });
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (storages[i].storage == ops::StorageType::dense) continue;
+    BoundArray& output = outputs_[i];
+    output.sparse =
+        nothing_stored(storages[i].storage, output.array.shape(), output.array.dtype(), output.context.device());
+    Input* pattern = storages[i].pattern ? by_name.at(storages[i].pattern->name) : nullptr;
+    sparse_outputs_.push_back({&output, pattern});
+  }
+}
+
+void ExecutorObject::store_sparse_outputs() {
+  const autograd::ModeScope mode(false, false);
+  for (const SparseOutput& s : sparse_outputs_) {
+    if (s.pattern) {
+      assign_like(*s.output->sparse, s.output->array, *s.pattern->bound->sparse);
+    } else {
+      assign(*s.output->sparse, s.output->array);
+    }
+  }
+}
+
 std::vector<const NDArray*> ExecutorObject::fresh_inputs() {
   std::vector<const NDArray*> arrays;
   for (Input& input : inputs_) {
@@ -183,6 +220,11 @@ void ExecutorObject::record(bool training) {
 }
 
 void ExecutorObject::forward(bool training) {
+  run_forward(training);
+  store_sparse_outputs();
+}
+
+void ExecutorObject::run_forward(bool training) {
   recorded_.clear();  // so that its memory serves this run
   has_run_ = true;
   trained_ = training;

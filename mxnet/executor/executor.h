@@ -42,7 +42,7 @@ class ExecutorObject : public Counted<ExecutorObject> {
   ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bindings arrays,
                  const std::vector<BoundArray>& before = {});
 
-  // Does not block. Outputs keep their memory from call to call.
+  // Blocks where an output is sparse. Outputs keep their memory from call to call.
   void forward(bool training);
   // Writes gradients into those bound, or adds them. `heads`: of the outputs, ones where there is none; more than there
   // are outputs are left alone, as in MXNet.
@@ -68,9 +68,17 @@ class ExecutorObject : public Counted<ExecutorObject> {
     NDArray leaf;  // what the program reads: the bound memory, or a copy on the executor's device
     bool is_copy = false;
   };
+  // An output that is sparse, and the input whose elements it stores; null: it stores what is not zero.
+  struct SparseOutput {
+    BoundArray* output;
+    Input* pattern;
+  };
   void bind_inputs();
   void bind_outputs(const std::vector<BoundArray>& before);
   std::vector<const NDArray*> fresh_inputs();
+  void bind_sparse_outputs();
+  void store_sparse_outputs();
+  void run_forward(bool training);
   void run(std::span<NDArray> results);
   void record(bool training);
   void clear_what_nothing_reached(const std::vector<uint64_t>& stamps);
@@ -80,6 +88,7 @@ class ExecutorObject : public Counted<ExecutorObject> {
   Bindings arrays_;
   std::vector<Input> inputs_;  // in the order of the program
   std::vector<BoundArray> outputs_;
+  std::vector<SparseOutput> sparse_outputs_;
   std::vector<NDArray> recorded_;  // the outputs of a recorded run; empty: there is none
   bool wants_gradients_ = false;
   bool always_draws_ = false;  // random numbers, in predictions too

@@ -20,7 +20,7 @@ int MXExecutorBackwardEx(ExecutorHandle handle, uint32_t len, NDArrayHandle* hea
   return guard([&] {
     std::vector<NDArray> heads;
     for (uint32_t i = 0; i < len; ++i) {
-      heads.push_back(head_grads[i] ? dense_of(array_of(head_grads[i]), "[backward] a head gradient") : NDArray());
+      heads.push_back(head_grads[i] ? to_dense(array_of(head_grads[i])) : NDArray());
     }
     executor_of(handle).backward(std::move(heads), is_train != 0);
   });
@@ -30,7 +30,9 @@ int MXExecutorOutputs(ExecutorHandle handle, uint32_t* out_size, NDArrayHandle**
   return guard([&] {
     std::vector<void*>& handles = returned().handles;
     handles.clear();
-    for (const BoundArray& a : executor_of(handle).outputs()) handles.push_back(new_handle(a.array, a.context));
+    for (const BoundArray& a : executor_of(handle).outputs()) {
+      handles.push_back(a.sparse ? new ArrayObject(a.sparse, a.context) : new_handle(a.array, a.context));
+    }
     *out_size = uint32_t(handles.size());
     *out = handles.data();
   });

@@ -131,6 +131,39 @@ void assign(SparseArray& array, const NDArray& dense) {
   write_through(array);
 }
 
+void assign_like(SparseArray& array, const NDArray& dense, SparseArray& like) {
+  refresh(like);
+  const autograd::ModeScope mode(false, autograd::is_training());
+  const Device device = device_of(array);
+  const auto taken = [](const NDArray& from, const NDArray& where) {
+    return nd.take(In<NDArray>(from, no_site), In<NDArray>(where, no_site), {.axis = 0});
+  };
+  NDArray values = dense.detach();
+  if (values.dtype() != array.dtype) values = values.astype(array.dtype, no_site);
+  values = values.as_in_context(device, no_site);
+  std::vector<NDArray> aux;
+  for (const NDArray& part : like.aux) {
+    const NDArray own = part.as_in_context(device, no_site);
+    aux.push_back(own.ptr() == part.ptr() ? nd.identity(In<NDArray>(own, no_site)) : own);
+  }
+  if (array.storage == StorageType::row_sparse) {
+    array.data = taken(values, aux[0]);
+  } else {
+    const std::vector<int64_t> starts = aux[0].asvector<int64_t>(), columns = aux[1].asvector<int64_t>();
+    std::vector<int64_t> places;
+    for (size_t row = 0; row + 1 < starts.size(); ++row) {
+      for (int64_t k = starts[row]; k < starts[row + 1]; ++k) {
+        places.push_back(int64_t(row) * dense.shape()[1] + columns[size_t(k)]);
+      }
+    }
+    const NDArray where =
+        NDArray::from(places.data(), places.size(), Shape(int64_t(places.size())), DType::int64, device);
+    array.data = taken(values.reshape(Shape(-1), no_site), where);
+  }
+  array.aux = std::move(aux);
+  write_through(array);
+}
+
 void assign(SparseArray& array, SparseArray& other) {
   if (&array == &other) return;
   refresh(other);

@@ -43,5 +43,7 @@ NDArray to_dense(ArrayObject& object);
 // `other`, which has the same storage. Blocks.
 void assign(SparseArray& array, const NDArray& dense);
 void assign(SparseArray& array, SparseArray& other);
+// The elements of `dense` that `like` stores: of the same storage, and of as many rows.
+void assign_like(SparseArray& array, const NDArray& dense, SparseArray& like);
 
 }  // namespace kaon::mxnet

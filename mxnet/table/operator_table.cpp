@@ -8,6 +8,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
 #include "kaon/mxnet/table/boolean_mask.h"
+#include "kaon/mxnet/table/sparse_operators.h"
 #include "kaon/ops/operator/op_attributes.h"
 #include "kaon/ops/operator/registry.h"
 #include "kaon/ops/operator/usual_name.h"
@@ -34,7 +35,9 @@ const OpDef* find_def(const OperatorInfo& info) {
     const OpDef* def = ops::find_op(name);
     return def ? def : ops::find_op(ops::usual_name(name));
   };
-  if (info.name == BooleanMask::def.name()) return &BooleanMask::def;
+  for (const OpDef* own : {&BooleanMask::def, &SparseRetain::def, &SquareSum::def}) {
+    if (info.name == own->name()) return own;
+  }
   if (info.name == "_Native" || info.name == "_NDArray") return find("Custom");  // a program's operators too
   const OpDef* def = find(info.name);
   for (const std::string& alias : info.aliases) {

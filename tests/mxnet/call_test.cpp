@@ -43,6 +43,15 @@ TEST_CASE("A call that MXNet would refuse is refused by name", "[mxnet]") {
   REQUIRE(NNGetOpHandle("no_such_operator", &none) == -1);
 }
 
+TEST_CASE("split_v2 cuts at more places than an array may have dimensions", "[mxnet]") {
+  const Array x({1, 11}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  std::vector<Array> parts;
+  ok(invoke("_split_v2", {&x}, {{"indices", "(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)"}, {"axis", "1"}}, parts));
+  REQUIRE(parts.size() == 10);
+  REQUIRE(parts[4].values() == Floats{4});
+  REQUIRE(parts[9].values() == Floats{9, 10});
+}
+
 TEST_CASE("Attributes mean what they mean in MXNet", "[mxnet]") {
   const Array x({1, 1, 4}, {1, 3, 2, 4});
   const Texts window{{"kernel", "2"}, {"stride", "(2, 1)"}, {"pad", "(0, 0, 0)"}, {"pool_type", "max"}};

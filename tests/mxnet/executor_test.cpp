@@ -373,13 +373,91 @@ TEST_CASE("arguments and gradients of an executor may be sparse", "[mxnet]") {
   const Array x({2, 2}, {1, 2, 3, 4}), y({2, 2}, {0, 5, 0, 0}), nothing({2, 2}, {0, 0, 0, 0});
   const Array csr = cast(y, "csr"), gradient = cast(nothing, "row_sparse");
   const Executor e = bind(product(), {&x, &csr}, {&gradient, nullptr}, {write_request, null_request});
-  CHECK(e.forward(true) == std::vector<float>{0, 10, 0, 0});
+  const auto forward = [&] {
+    ok(MXExecutorForward(e.handle, true));
+    return cast(e.outputs()[0], "default").values();
+  };
+  CHECK(forward() == std::vector<float>{0, 10, 0, 0});
   ok(e.backward());
   CHECK(cast(gradient, "default").values() == std::vector<float>{0, 5, 0, 0});
   ok(invoke_into("_copyto", {&x}, {}, {&csr}));  // the same array, other elements
-  CHECK(e.forward(true) == std::vector<float>{1, 4, 9, 16});
+  CHECK(forward() == std::vector<float>{1, 4, 9, 16});
   ok(e.backward());
   CHECK(cast(gradient, "default").values() == std::vector<float>{1, 2, 3, 4});
+}
+
+TEST_CASE("outputs of an executor are stored as MXNet infers it", "[mxnet]") {
+  const auto cast = [](const Array& a, const char* stype) { return one("cast_storage", {&a}, {{"stype", stype}}); };
+  const auto storage_of = [](const Array& a) {
+    int number = -2;
+    ok(MXNDArrayGetStorageType(a.get(), &number));
+    return number;
+  };
+  const auto stored_in = [](const Array& a) {
+    NDArrayHandle h = nullptr;
+    ok(MXNDArrayGetDataNDArray(a.get(), &h));
+    return Array(h).values();
+  };
+  const Sym a = Sym::variable("a"), b = Sym::variable("b");
+  const Array x({3, 2}, {0, 0, 1, 2, 3, 0}), ones({3, 2}, {1, 1, 1, 1, 1, 1});
+  for (const auto& [stype, number, more] : {std::tuple{"row_sparse", 1, std::vector<float>{6, 7, 8, 5}},
+                                            std::tuple{"csr", 2, std::vector<float>{6, 7, 8}}}) {
+    INFO(stype);
+    const Array s = cast(x, stype);
+    const auto output = [&](const Sym& symbol, const std::vector<const Array*>& arrays) {
+      const Executor e = bind(symbol, arrays);
+      ok(MXExecutorForward(e.handle, 0));
+      std::vector<Array> outputs = e.outputs();
+      return std::move(outputs[0]);
+    };
+    const Array added = output(Sym::call("_scatter_plus_scalar", "p", {{"scalar", "5"}}, {&a}), {&s});
+    CHECK(storage_of(added) == number);
+    CHECK(stored_in(added) == more);  // the elements of s, and no others
+    CHECK(storage_of(output(Sym::call("cos", "c", {}, {&a}), {&s})) == 0);
+    CHECK(storage_of(output(Sym::call("elemwise_sub", "m", {}, {&a, &b}), {&s, &ones})) == 0);
+    const Array product = output(Sym::call("elemwise_mul", "t", {}, {&a, &b}), {&ones, &s});
+    CHECK(storage_of(product) == number);
+    CHECK(cast(product, "default").values() == x.values());
+    const Array back = output(Sym::call("cast_storage", "d", {{"stype", "default"}}, {&a}), {&s});
+    CHECK(storage_of(back) == 0);
+    CHECK(storage_of(output(Sym::call("cast_storage", "d", {{"stype", stype}}, {&a}), {&x})) == number);
+
+    const Array gradient = cast(Array({3, 2}, std::vector<float>(6, 0)), stype);
+    const Executor e = bind(Sym::call("square", "q", {}, {&a}), {&s}, {&gradient}, {write_request});
+    ok(MXExecutorForward(e.handle, 1));
+    CHECK(cast(e.outputs()[0], "default").values() == std::vector<float>{0, 0, 1, 4, 9, 0});
+    const Array head = cast(ones, stype);
+    ok(e.backward({&head}));
+    CHECK(cast(gradient, "default").values() == std::vector<float>{0, 0, 2, 4, 6, 0});
+  }
+}
+
+TEST_CASE("sums of squares and retained rows are operators of symbols", "[mxnet]") {
+  const Sym a = Sym::variable("a"), b = Sym::variable("b");
+  const Array x({3, 2}, {1, 2, 3, 4, 5, 6}), which({2}, {2, 0}), gradient({3, 2}, {0, 0, 0, 0, 0, 0});
+  const Executor kept = bind(Sym::call("_sparse_retain", "r", {}, {&a, &b}), {&x, &which}, {&gradient, nullptr},
+                             {write_request, null_request});
+  CHECK(kept.forward(true) == std::vector<float>{1, 2, 0, 0, 5, 6});
+  ok(kept.backward({&x}));
+  CHECK(gradient.values() == std::vector<float>{1, 2, 0, 0, 5, 6});
+  const Executor squares = bind(Sym::call("_square_sum", "s", {{"axis", "1"}, {"keepdims", "True"}}, {&a}), {&x},
+                                {&gradient}, {write_request});
+  CHECK(squares.forward(true) == std::vector<float>{5, 25, 61});
+  ok(squares.backward());
+  CHECK(gradient.values() == std::vector<float>{2, 4, 6, 8, 10, 12});
+}
+
+TEST_CASE("the gradient of an embedding's weight is stored as the embedding says", "[mxnet]") {
+  const Sym data = Sym::variable("data"), weight = Sym::variable("weight");
+  for (const auto& [text, number] : {std::pair{"True", 1}, std::pair{"False", 0}}) {
+    Executor e;
+    const Sym rows =
+        Sym::call("Embedding", "e", {{"input_dim", "4"}, {"output_dim", "2"}, {"sparse_grad", text}}, {&data, &weight});
+    ok(try_simple_bind(rows, {{"data", {2}}}, "write", &e));
+    int storage = -2;
+    ok(MXNDArrayGetStorageType(e.gradients[1].get(), &storage));
+    CHECK(storage == number);
+  }
 }
 
 TEST_CASE("gradients of integers are integers", "[mxnet]") {
