@@ -1,4 +1,5 @@
 // Elementwise operators as ONNX nodes.
+#include <cmath>
 #include <numbers>
 
 #include "kaon/interchange/onnx/export/emit.h"
@@ -30,9 +31,24 @@ void with_number(Emit& e) {
   e.set(Swapped ? e.node(Name, {n, e.in()}) : e.node(Name, {e.in(), n}));
 }
 
+// Numbers that the dtype does not hold are compared in float64.
+template <class Op>
+std::string against_number(Emit& e, const char* name) {
+  const double n = e.op<Op>().scalar;
+  if (e.is_real() || (n == std::floor(n) && std::abs(n) <= 127 && (n >= 0 || !ops::is_unsigned(e.dtype())) &&
+                      e.dtype() != DType::boolean)) {
+    return e.node(name, {e.in(), e.number(n)});
+  }
+  return e.node(name, {e.cast(e.in(), DType::float64), e.number(n, DType::float64)});
+}
+
 template <class Op, const char* Name>
 void compared_with(Emit& e) {
-  e.set(e.cast(e.node(Name, {e.in(), e.number(e.op<Op>().scalar)}), e.result_dtype()));
+  e.set(e.cast(against_number<Op>(e, Name), e.result_dtype()));
+}
+
+void not_equal_to(Emit& e) {
+  e.set(e.cast(e.node("Not", {against_number<op::NotEqualScalar>(e, "Equal")}), e.result_dtype()));
 }
 
 constexpr char kAbs[] = "Abs";
@@ -110,6 +126,7 @@ void leaky_relu(Emit& e) {
       return e.set(e.node("LeakyRelu", {e.in()}, {real("alpha", (op.lower_bound + op.upper_bound) / 2)}));
     case LeakyType::gelu: return gelu(e);
     case LeakyType::prelu: {
+      if (e.rank() == 0) return e.set(e.node("PRelu", {e.in(), e.reshape(e.in(1), Shape())}));
       Shape slope = e.shape(1);  // a number for each channel, or for each of the first axes
       for (int i = slope.ndim() == 1 ? 2 : slope.ndim(); i < e.rank() && slope.size() != 1; ++i) slope.push_back(1);
       return e.set(e.node("PRelu", {e.in(), e.reshape(e.in(1), slope)}));
@@ -243,6 +260,7 @@ const WriterRow elementwise_table[] = {
     {&op::MaximumScalar::def, with_number<op::MaximumScalar, kMax>},
     {&op::MinimumScalar::def, with_number<op::MinimumScalar, kMin>},
     {&op::EqualScalar::def, compared_with<op::EqualScalar, kEqual>},
+    {&op::NotEqualScalar::def, not_equal_to},
     {&op::GreaterScalar::def, compared_with<op::GreaterScalar, kGreater>},
     {&op::GreaterEqualScalar::def, compared_with<op::GreaterEqualScalar, kGreaterOrEqual>},
     {&op::LesserScalar::def, compared_with<op::LesserScalar, kLess>},

@@ -35,7 +35,9 @@ class Builder {
   std::string constant(const std::vector<int64_t>& values);  // int64 (n,)
   std::string scalar(double value, DType dtype);             // of shape ()
   format::Graph& graph() { return graph_; }
-  // Throws ValueError before this opset, naming `what` and the node that is written.
+  // Throws ValueError naming the node that is written.
+  [[noreturn]] void fail(const std::string& what) const;
+  // The same before this opset.
   void require(int64_t opset, std::string_view what) const;
   // What is written until close_graph() is the body of a loop or a branch, which sees the values of the graphs around
   // it. Arrays are those of the whole model.

@@ -18,8 +18,16 @@ std::string of_last_axis(Emit& e, int i) {  // (m, ...) to (..., m), as ONNX has
   return e.transpose(e.cast(e.in(i), DType::int64), perm);
 }
 
-void gather_nd(Emit& e) { e.set(e.node("GatherND", {e.in(0), of_last_axis(e, 1)})); }
-void scatter_set_nd(Emit& e) { e.set(e.node("ScatterND", {e.in(0), of_last_axis(e, 2), e.in(1)})); }
+// Of one tuple, Kaon's element is (1,).
+void gather_nd(Emit& e) {
+  const std::string y = e.node("GatherND", {e.in(0), of_last_axis(e, 1)});
+  e.set(e.rank(1) == 1 && e.shape(1)[0] == e.rank() ? e.reshape(y, e.result()) : y);
+}
+
+void scatter_set_nd(Emit& e) {
+  const bool is_one = e.rank(2) == 1 && e.shape(2)[0] == e.rank();
+  e.set(e.node("ScatterND", {e.in(0), of_last_axis(e, 2), is_one ? e.reshape(e.in(1), Shape()) : e.in(1)}));
+}
 
 void batch_take(Emit& e) {
   const Shape column(e.shape()[0], 1);
