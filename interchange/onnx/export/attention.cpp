@@ -20,8 +20,8 @@ std::string range(Emit& e, int64_t n, const Shape& shape, int64_t first = 0) {
 std::string repeated(Emit& e, int i, int64_t heads) {
   const Shape& s = e.shape(i);
   if (s[1] == heads) return e.in(i);
-  const std::string many = e.expand(e.reshape(e.in(i), Shape(s[0], s[1], 1, s[2], s[3])),
-                                    Shape(s[0], s[1], heads / s[1], s[2], s[3]));
+  const std::string many =
+      e.expand(e.reshape(e.in(i), Shape(s[0], s[1], 1, s[2], s[3])), Shape(s[0], s[1], heads / s[1], s[2], s[3]));
   return e.reshape(many, Shape(s[0], heads, s[2], s[3]));
 }
 
@@ -79,7 +79,8 @@ void rotary(Emit& e) {
   } else {
     std::vector<double> c, d;
     for (int64_t t = 0; t < length; ++t) {
-      for (double v : speed) c.push_back(std::cos((op.offset + double(t)) * v)), d.push_back(std::sin((op.offset + double(t)) * v));
+      for (double v : speed)
+        c.push_back(std::cos((op.offset + double(t)) * v)), d.push_back(std::sin((op.offset + double(t)) * v));
     }
     cosine = e.array(c, Shape(length, half), e.dtype());
     sine = e.array(d, Shape(length, half), e.dtype());

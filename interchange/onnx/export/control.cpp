@@ -47,7 +47,7 @@ const ControlFlow& program_of(const Emit& e) {
 }
 
 // Data and states of a row, then what the body captures.
-void foreach(Emit& e) {
+void foreach (Emit& e) {
   const ControlFlow& p = program_of(e);
   const std::vector<TensorMeta> inputs = metas_of(e);
   const std::vector<TensorMeta> rows = p.iteration(std::span(inputs).first(size_t(p.num_values())));
@@ -147,8 +147,8 @@ void cond(Emit& e) {
   };
   const std::string predicate = truth(e, e.in(), e.dtype());
   auto then = branch(0), otherwise = branch(1);
-  const Names out = e.nodes("If", {predicate}, {body("then_branch", then), body("else_branch", otherwise)},
-                            p.num_outputs);
+  const Names out =
+      e.nodes("If", {predicate}, {body("then_branch", then), body("else_branch", otherwise)}, p.num_outputs);
   for (int i = 0; i < p.num_outputs; ++i) e.set(out[size_t(i)], i);
 }
 
@@ -217,7 +217,8 @@ class Recurrence {
     if (!op_.clip_min && !op_.clip_max) return c;
     std::string x = c;
     if (op_.clip_nan && op_.clip_min) x = e_.where(e_.node("IsNaN", {x}), e_.number(*op_.clip_min), x);
-    return e_.node("Clip", {x, op_.clip_min ? e_.number(*op_.clip_min) : "", op_.clip_max ? e_.number(*op_.clip_max) : ""});
+    return e_.node("Clip",
+                   {x, op_.clip_min ? e_.number(*op_.clip_min) : "", op_.clip_max ? e_.number(*op_.clip_max) : ""});
   }
 
   std::string one_step(const std::string& x, const std::string& u, const std::string& h, const std::string& c,
@@ -231,8 +232,7 @@ class Recurrence {
     }
     const std::string sum = e_.add(x, u);
     if (op_.mode != RnnMode::lstm) return op_.mode == RnnMode::rnn_relu ? e_.node("Relu", {sum}) : tanh(sum);
-    next_cell = bounded(
-        e_.add(e_.mul(sigmoid(gate(sum, 1)), c), e_.mul(sigmoid(gate(sum, 0)), tanh(gate(sum, 2)))));
+    next_cell = bounded(e_.add(e_.mul(sigmoid(gate(sum, 1)), c), e_.mul(sigmoid(gate(sum, 0)), tanh(gate(sum, 2)))));
     const std::string y = e_.mul(sigmoid(gate(sum, 3)), tanh(next_cell));
     return op_.projected ? e_.matmul(y, extra) : y;
   }

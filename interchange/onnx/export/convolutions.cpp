@@ -76,10 +76,10 @@ void deconvolution(Emit& e) {
       adj[k] = cut % 2;
     }
   }
-  set_convolution(e, "ConvTranspose", is_last,
-                  {integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", stride),
-                   integers("dilations", dilate), integers("pads", both_ends(pad)), integers("output_padding", adj),
-                   integer("group", op.num_group)});
+  set_convolution(
+      e, "ConvTranspose", is_last,
+      {integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", stride), integers("dilations", dilate),
+       integers("pads", both_ends(pad)), integers("output_padding", adj), integer("group", op.num_group)});
 }
 
 // --- pooling
@@ -125,7 +125,8 @@ std::string averaged(Emit& e, const std::string& x, const std::vector<Axis>& axe
   for (size_t i = 0; i < axes.size(); ++i) {  // by how much the mean of whole windows is too small
     std::vector<double> factors;
     for (int64_t o = 0; o < axes[i].out; ++o) {
-      factors.push_back(double(axes[i].kernel) / double(is_sum ? 1 : std::max<int64_t>(1, axes[i].count(o, with_padding))));
+      factors.push_back(double(axes[i].kernel) /
+                        double(is_sum ? 1 : std::max<int64_t>(1, axes[i].count(o, with_padding))));
     }
     Shape along = Shape::filled(int(axes.size()) + 2, 1);
     along[int(i) + 2] = axes[i].out;
@@ -146,7 +147,8 @@ std::string of_whole_image(Emit& e, const std::string& x, PoolType type, int64_t
 template <class Op>
 std::vector<Axis> axes_of(const Op& op, const Shape& x, const Shape& y) {
   const int n = op.kernel.ndim();
-  const std::vector<int64_t> stride = list(op.stride, n, 1), dilation = list(op.dilation, n, 1), pad = list(op.pad, n, 0);
+  const std::vector<int64_t> stride = list(op.stride, n, 1), dilation = list(op.dilation, n, 1),
+                             pad = list(op.pad, n, 0);
   std::vector<Axis> axes;
   for (int i = 0; i < n; ++i) {
     const size_t k = size_t(i);
@@ -220,9 +222,7 @@ std::string places(Emit& e, int64_t pixels) {
   return e.where(e.less(at, e.number(0, DType::int64)), e.number(double(pixels), DType::int64), at);
 }
 
-std::string zeros(Emit& e, const Shape& s) {
-  return e.expand(e.number(0), s);
-}
+std::string zeros(Emit& e, const Shape& s) { return e.expand(e.number(0), s); }
 
 void max_unpool(Emit& e) {
   const int64_t pixels = pixels_of(e.result());
@@ -234,7 +234,8 @@ void max_unpool(Emit& e) {
 
 void plane_take(Emit& e) {
   const int64_t pixels = pixels_of(e.shape());
-  const std::string image = e.concat({e.reshape(e.in(), flat_images(e.shape())), zeros(e, Shape(e.shape()[0], e.shape()[1], 1))}, 2);
+  const std::string image =
+      e.concat({e.reshape(e.in(), flat_images(e.shape())), zeros(e, Shape(e.shape()[0], e.shape()[1], 1))}, 2);
   e.set(e.reshape(e.node("GatherElements", {image, places(e, pixels)}, {integer("axis", 2)}), e.result()));
 }
 
@@ -248,11 +249,11 @@ void im2col(Emit& e) {
   for (int64_t k : op.kernel) shape.push_back(k);
   std::vector<double> weight(size_t(channels * size * size), 0);
   for (int64_t i = 0; i < channels * size; ++i) weight[size_t(i * size + i % size)] = 1;
-  const std::string y = e.node(
-      "Conv", {e.in(), e.array(weight, shape, e.dtype())},
-      {integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", list(op.stride, n, 1)),
-       integers("dilations", list(op.dilate, n, 1)), integers("pads", both_ends(list(op.pad, n, 0))),
-       integer("group", channels)});
+  const std::string y =
+      e.node("Conv", {e.in(), e.array(weight, shape, e.dtype())},
+             {integers("kernel_shape", list(op.kernel, n, 1)), integers("strides", list(op.stride, n, 1)),
+              integers("dilations", list(op.dilate, n, 1)), integers("pads", both_ends(list(op.pad, n, 0))),
+              integer("group", channels)});
   e.set(e.reshape(y, e.result()));
 }
 
@@ -267,14 +268,10 @@ void col2im(Emit& e) {
 }
 
 const WriterRow convolution_table[] = {
-    {&op::Convolution::def, convolution},
-    {&op::Deconvolution::def, deconvolution},
-    {&op::Pooling::def, pooling},
-    {&op::MaxPoolIndices::def, max_pool_indices},
-    {&op::MaxUnpool::def, max_unpool},
-    {&op::PlaneTake::def, plane_take},
-    {&op::Im2col::def, im2col},
-    {&op::Col2im::def, col2im},
+    {&op::Convolution::def, convolution}, {&op::Deconvolution::def, deconvolution},
+    {&op::Pooling::def, pooling},         {&op::MaxPoolIndices::def, max_pool_indices},
+    {&op::MaxUnpool::def, max_unpool},    {&op::PlaneTake::def, plane_take},
+    {&op::Im2col::def, im2col},           {&op::Col2im::def, col2im},
 };
 
 }  // namespace

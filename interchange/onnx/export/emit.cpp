@@ -222,9 +222,14 @@ void Emit::fail(const std::string& what) const {
   builder_.fail(fmt::format("of the operator {}, {} is not written", node_.op->name(), what));
 }
 
+std::vector<std::span<const WriterRow>> all_writers() {
+  return {elementwise_writers(), numeric_writers(),   reduction_writers(), layer_writers(),
+          convolution_writers(), movement_writers(),  indexing_writers(),  image_writers(),
+          attention_writers(),   recurrent_writers(), control_writers()};
+}
+
 Writer find_writer(const OpDef& op) {
-  for (const auto rows : {elementwise_writers(), numeric_writers(), reduction_writers(), layer_writers(), convolution_writers(), movement_writers(),
-                          indexing_writers(), image_writers(), attention_writers(), recurrent_writers(), control_writers()}) {
+  for (const std::span<const WriterRow> rows : all_writers()) {
     for (const WriterRow& row : rows) {
       if (row.op == &op) return row.write;
     }

@@ -165,6 +165,7 @@ std::span<const WriterRow> control_writers();
 std::span<const WriterRow> layer_writers();
 std::span<const WriterRow> movement_writers();
 std::span<const WriterRow> recurrent_writers();
+std::vector<std::span<const WriterRow>> all_writers();
 Writer find_writer(const OpDef& op);  // nullptr: there is none
 
 }  // namespace kaon::onnx::exporting

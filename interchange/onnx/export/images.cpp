@@ -28,15 +28,14 @@ void resample(Emit& e) {
   const auto& op = e.op<op::Resample>();
   const Shape &x = e.shape(), &y = e.result();
   const bool at_one = (y[2] == 1 && x[2] != 1) || (y[3] == 1 && x[3] != 1);  // ONNX takes the middle there
-  const bool is_resize = !op.transposed && (op.kind == ops::ResampleKind::nearest ||
-                                            (op.kind == ops::ResampleKind::bilinear && !at_one));
+  const bool is_resize =
+      !op.transposed && (op.kind == ops::ResampleKind::nearest || (op.kind == ops::ResampleKind::bilinear && !at_one));
   if (is_resize) {
     const bool nearest = op.kind == ops::ResampleKind::nearest;
-    std::vector<Attribute> attributes{
-        text("mode", nearest ? "nearest" : "linear"),
-        text("coordinate_transformation_mode", nearest            ? "asymmetric"
-                                               : op.align_corners ? "align_corners"
-                                                                  : "half_pixel")};
+    std::vector<Attribute> attributes{text("mode", nearest ? "nearest" : "linear"),
+                                      text("coordinate_transformation_mode", nearest            ? "asymmetric"
+                                                                             : op.align_corners ? "align_corners"
+                                                                                                : "half_pixel")};
     if (nearest) attributes.push_back(text("nearest_mode", "floor"));
     return e.set(e.node("Resize", {e.in(), "", "", e.builder().constant({y[0], y[1], y[2], y[3]})}, attributes));
   }
@@ -118,7 +117,8 @@ struct RegionImages {
 RegionImages images_of(Emit& e) {
   const int64_t regions = e.shape(1)[0], images = e.shape()[0];
   const std::string given = e.reshape(e.cast(e.slice(e.in(1), 1, 0, 1), DType::int64), Shape(regions));
-  const std::string image = e.node("Clip", {given, e.number(0, DType::int64), e.number(double(images - 1), DType::int64)});
+  const std::string image =
+      e.node("Clip", {given, e.number(0, DType::int64), e.number(double(images - 1), DType::int64)});
   return {image, e.reshape(e.equal(given, image), Shape(regions, 1, 1, 1))};
 }
 
@@ -126,12 +126,11 @@ void roi_align(Emit& e) {
   const auto& op = e.op<op::ROIAlign>();
   if (op.position_sensitive) e.fail("position_sensitive");
   const RegionImages from = images_of(e);
-  const std::string y =
-      e.node("RoiAlign", {e.in(0), e.slice(e.in(1), 1, 1, 5), from.image},
-             {text("mode", "avg"), integer("output_height", op.pooled_size[0]),
-              integer("output_width", op.pooled_size[1]), integer("sampling_ratio", std::max(op.sample_ratio, 0)),
-              real("spatial_scale", op.spatial_scale),
-              text("coordinate_transformation_mode", op.aligned ? "half_pixel" : "output_half_pixel")});
+  const std::string y = e.node(
+      "RoiAlign", {e.in(0), e.slice(e.in(1), 1, 1, 5), from.image},
+      {text("mode", "avg"), integer("output_height", op.pooled_size[0]), integer("output_width", op.pooled_size[1]),
+       integer("sampling_ratio", std::max(op.sample_ratio, 0)), real("spatial_scale", op.spatial_scale),
+       text("coordinate_transformation_mode", op.aligned ? "half_pixel" : "output_half_pixel")});
   e.set(e.where(from.is_there, y, e.number(0)));
 }
 
@@ -139,9 +138,9 @@ void roi_pooling(Emit& e) {
   const auto& op = e.op<op::ROIPooling>();
   const RegionImages from = images_of(e);
   const std::string image = e.reshape(e.cast(from.image, e.dtype()), Shape(e.shape(1)[0], 1));
-  const std::string y = e.node("MaxRoiPool", {e.in(0), e.concat({image, e.slice(e.in(1), 1, 1, 5)}, 1)},
-                               {integers("pooled_shape", {op.pooled_size[0], op.pooled_size[1]}),
-                                real("spatial_scale", op.spatial_scale)});
+  const std::string y = e.node(
+      "MaxRoiPool", {e.in(0), e.concat({image, e.slice(e.in(1), 1, 1, 5)}, 1)},
+      {integers("pooled_shape", {op.pooled_size[0], op.pooled_size[1]}), real("spatial_scale", op.spatial_scale)});
   e.set(e.where(from.is_there, y, e.number(0)));
 }
 
@@ -200,8 +199,7 @@ void box_take(Emit& e) {
   const auto& op = e.op<op::BoxTake>();
   const Shape& s = e.result();
   const std::string rows = e.reshape(e.in(1), Shape(s[0], s[1], 1)), zero = e.number(0, DType::int64);
-  const std::string known =
-      e.node("Clip", {rows, zero, e.number(double(e.shape()[1] - 1), DType::int64)});
+  const std::string known = e.node("Clip", {rows, zero, e.number(double(e.shape()[1] - 1), DType::int64)});
   std::string y = e.node("GatherElements", {e.in(0), e.expand(known, s)}, {integer("axis", 1)});
   if (op.in_format != op.out_format) {
     const std::string boxes = e.slice(y, 2, op.coord_start, op.coord_start + 4);
@@ -254,8 +252,9 @@ void determinant(Emit& e) {
 
 void set_random(Emit& e, const char* name, Attribute first, Attribute second) {
   const DType t = e.result_dtype(), made = t == DType::bfloat16 ? DType::float32 : t;
-  const std::string y = e.node(name, {}, {first, second, integers("shape", {e.result().begin(), e.result().end()}),
-                                          integer("dtype", int64_t(format::element_type_of(made)))});
+  const std::string y = e.node(name, {},
+                               {first, second, integers("shape", {e.result().begin(), e.result().end()}),
+                                integer("dtype", int64_t(format::element_type_of(made)))});
   e.set(made == t ? y : e.cast(y, t));
 }
 

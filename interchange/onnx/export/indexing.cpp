@@ -274,8 +274,8 @@ void sequence_reverse(Emit& e) {
   const auto& op = e.op<op::SequenceReverse>();
   const int64_t steps = e.shape()[0];
   if (!op.use_sequence_length) return e.set(e.slice(e.in(), 0, INT64_MAX, INT64_MIN, -1));
-  const std::string length = e.node("Clip", {e.cast(e.in(1), DType::int64), e.number(1, DType::int64),
-                                             e.number(double(steps), DType::int64)});
+  const std::string length =
+      e.node("Clip", {e.cast(e.in(1), DType::int64), e.number(1, DType::int64), e.number(double(steps), DType::int64)});
   e.set(e.node("ReverseSequence", {e.in(0), length}, {integer("time_axis", 0), integer("batch_axis", 1)}));
 }
 

@@ -81,8 +81,8 @@ void layer_norm(Emit& e) {
   const auto scale = [&](int i) { return e.rank(i) == 1 ? e.reshape(e.in(i), along) : e.in(i); };
   e.set(e.add(e.mul(y, scale(1)), scale(2)));
   if (!op.output_mean_var) return;
-  e.set(e.reshape(mean, e.result(1)), 1);
-  e.set(e.reshape(root, e.result(2)), 2);
+  e.set(e.cast(e.reshape(mean, e.result(1)), e.result_dtype(1)), 1);
+  e.set(e.cast(e.reshape(root, e.result(2)), e.result_dtype(2)), 2);
 }
 
 void instance_norm(Emit& e) {
@@ -97,7 +97,8 @@ void group_norm(Emit& e) {
   const int64_t channels = e.shape()[1];
   const auto of_channels = [&](int i) {  // Kaon's have one for each group
     if (e.shape(i)[0] == channels) return e.in(i);
-    const std::string many = e.expand(e.reshape(e.in(i), Shape(op.num_groups, 1)), Shape(op.num_groups, channels / op.num_groups));
+    const std::string many =
+        e.expand(e.reshape(e.in(i), Shape(op.num_groups, 1)), Shape(op.num_groups, channels / op.num_groups));
     return e.reshape(many, Shape(channels));
   };
   e.set(e.node("GroupNormalization", {e.in(), of_channels(1), of_channels(2)},
@@ -109,8 +110,8 @@ void lrn(Emit& e) {
   const Shape& s = e.shape();
   const bool is_images = s.ndim() == 4;  // what tools take
   const std::string x = is_images ? e.in() : e.reshape(e.in(), Shape(s[0], s[1], s.product(2, s.ndim()), 1));
-  const std::string y = e.node("LRN", {x}, {real("alpha", op.alpha), real("beta", op.beta), real("bias", op.knorm),
-                                            integer("size", op.nsize)});
+  const std::string y = e.node(
+      "LRN", {x}, {real("alpha", op.alpha), real("beta", op.beta), real("bias", op.knorm), integer("size", op.nsize)});
   e.set(is_images ? y : e.reshape(y, s));
 }
 
@@ -191,7 +192,10 @@ void batch_dot(Emit& e) {
 }
 
 void matmul(Emit& e) {
-  const std::string y = e.matmul(e.in(0), e.in(1));
+  const DType t = e.dtype();
+  const bool is_short = !is_floating(t) && size_of(t) < 4;
+  std::string y = is_short ? e.cast(e.matmul(e.cast(e.in(0), DType::int32), e.cast(e.in(1), DType::int32)), t)
+                           : e.matmul(e.in(0), e.in(1));
   e.set(e.rank(0) == 1 && e.rank(1) == 1 ? e.reshape(y, e.result()) : y);
 }
 

@@ -72,7 +72,8 @@ void split(Emit& e) {
   const int64_t part = e.shape()[axis] / op.num_outputs;
   for (int i = 0; i < op.num_outputs; ++i) {
     std::string y = slice(e, {i * part}, {(i + 1) * part}, {axis}, {1});
-    if (op.squeeze_axis) y = e.rank() == 1 ? e.reshape(y, e.result(i)) : e.node("Squeeze", {y, e.builder().constant({axis})});
+    if (op.squeeze_axis)
+      y = e.rank() == 1 ? e.reshape(y, e.result(i)) : e.node("Squeeze", {y, e.builder().constant({axis})});
     e.set(y, i);
   }
 }

@@ -232,7 +232,8 @@ constexpr char kBitsAnd[] = "BitwiseAnd";
 constexpr char kBitsOr[] = "BitwiseOr";
 constexpr char kBitsXor[] = "BitwiseXor";
 
-// Of signed numbers by a product or quotient, as ONNX shifts unsigned ones only. Where all bits go, 0 or the sign stays.
+// Of signed numbers by a product or quotient, as ONNX shifts unsigned ones only. Where all bits go, 0 or the sign
+// stays.
 template <bool Left>
 void shift(Emit& e) {
   const DType t = e.dtype();
@@ -241,7 +242,8 @@ void shift(Emit& e) {
   const std::string inside = e.node("And", {e.less(e.in(1), most), e.node("GreaterOrEqual", {e.in(1), zero})});
   if (ops::is_unsigned(t)) {
     const std::string by = e.where(inside, e.in(1), zero);
-    return e.set(e.where(inside, e.node("BitShift", {e.in(0), by}, {text("direction", Left ? "LEFT" : "RIGHT")}), zero));
+    return e.set(
+        e.where(inside, e.node("BitShift", {e.in(0), by}, {text("direction", Left ? "LEFT" : "RIGHT")}), zero));
   }
   std::vector<int64_t> powers;
   for (int64_t i = 0; i < bits; ++i) powers.push_back(int64_t(uint64_t(1) << i));
@@ -252,7 +254,8 @@ void shift(Emit& e) {
   const auto flipped = [&](const std::string& x) { return e.sub(minus_one, x); };  // all bits
   const std::string size = e.where(negative, flipped(e.in(0)), e.in(0));
   const std::string last = e.equal(e.in(1), e.number(double(bits - 1)));  // by a power that is not positive
-  const std::string left = e.where(e.node("Or", {last, e.node("Not", {inside})}), zero, e.div(size, e.where(last, one, by)));
+  const std::string left =
+      e.where(e.node("Or", {last, e.node("Not", {inside})}), zero, e.div(size, e.where(last, one, by)));
   e.set(e.where(negative, flipped(left), left));
 }
 
@@ -292,8 +295,7 @@ const WriterRow numeric_table[] = {
     {&op::SmoothL1::def, smooth_l1},
     {&op::Quadratic::def, quadratic},
     {&op::HardShrink::def, [](Emit& e) { shrink(e, e.op<op::HardShrink>().lambd, 0); }},
-    {&op::SoftShrink::def,
-     [](Emit& e) { shrink(e, e.op<op::SoftShrink>().lambd, e.op<op::SoftShrink>().lambd); }},
+    {&op::SoftShrink::def, [](Emit& e) { shrink(e, e.op<op::SoftShrink>().lambd, e.op<op::SoftShrink>().lambd); }},
     {&op::Celu::def, celu},
     {&op::Threshold::def, threshold},
     {&op::Glu::def, glu},

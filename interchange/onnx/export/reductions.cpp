@@ -78,12 +78,13 @@ template <class Op>
 void truth(Emit& e) {
   const auto& op = e.op<Op>();
   std::string x = e.cast(e.cast(e.in(), DType::boolean), DType::int32);
-  const std::vector<int64_t> axes = axes_of(e, op.axis.value_or(Shape()), false);
+  const bool of_no_axes = op.axis && op.axis->empty();
+  const std::vector<int64_t> axes = of_no_axes ? std::vector<int64_t>() : axes_of(e, op.axis.value_or(Shape()), false);
   const bool is_all = std::same_as<Op, op::All>;
   if (!axes.empty() && e.shape().size() > 0) x = e.reduce(is_all ? "ReduceMin" : "ReduceMax", x, axes, op.keepdims);
   else if (!axes.empty()) x = e.expand(e.number(is_all, DType::int32), e.result());  // of nothing
   const std::string y = e.cast(x, DType::boolean);
-  e.set(int(axes.size()) == e.rank() && !op.keepdims ? e.reshape(y, e.result()) : y);
+  e.set(e.rank() == 0 || (int(axes.size()) == e.rank() && !op.keepdims) ? e.reshape(y, e.result()) : y);
 }
 
 void norm(Emit& e) {
@@ -148,8 +149,7 @@ void running_sum(Emit& e) {
   const auto& op = e.op<op::Scan>();
   const DType t = e.dtype(), wide = reducible(t);
   const std::string axis = e.number(e.axis(op.axis), DType::int64);
-  const std::string y =
-      e.node("CumSum", {in_dtype(e, e.in(), t, wide), axis}, {integer("reverse", op.reverse)});
+  const std::string y = e.node("CumSum", {in_dtype(e, e.in(), t, wide), axis}, {integer("reverse", op.reverse)});
   e.set(in_dtype(e, y, wide, t));
 }
 
@@ -212,18 +212,16 @@ void running_place(Emit& e) {
   const Shape row = row_shape(e, axis);
   const std::string first = state(e, 0, row, DType::int64), one = e.number(1, DType::int64);
   const double worst = op.largest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
-  const std::string start = e.is_real() ? state(e, worst, row, e.dtype())
-                                        : e.reshape(e.slice(e.in(), axis, 0, 1), row);  // the first row
-  e.set(scan(e, axis,
-             {{start, {row, e.dtype()}}, {first, {row, DType::int64}}, {first, {row, DType::int64}}},
-             {DType::int64},
-             [&](const std::vector<std::string>& s, const std::string& x) {
-               std::string better = e.node(op.largest ? "GreaterOrEqual" : "LessOrEqual", {x, s[0]});
-               if (e.is_real()) better = e.node("Or", {better, e.node("IsNaN", {x})});
-               const std::string at = e.where(better, s[2], s[1]);
-               return std::vector<std::string>{e.where(better, x, s[0]), at, e.add(s[2], one),
-                                               e.node("Identity", {at})};
-             })[3]);
+  const std::string start =
+      e.is_real() ? state(e, worst, row, e.dtype()) : e.reshape(e.slice(e.in(), axis, 0, 1), row);  // the first row
+  e.set(
+      scan(e, axis, {{start, {row, e.dtype()}}, {first, {row, DType::int64}}, {first, {row, DType::int64}}},
+           {DType::int64}, [&](const std::vector<std::string>& s, const std::string& x) {
+             std::string better = e.node(op.largest ? "GreaterOrEqual" : "LessOrEqual", {x, s[0]});
+             if (e.is_real()) better = e.node("Or", {better, e.node("IsNaN", {x})});
+             const std::string at = e.where(better, s[2], s[1]);
+             return std::vector<std::string>{e.where(better, x, s[0]), at, e.add(s[2], one), e.node("Identity", {at})};
+           })[3]);
 }
 
 const WriterRow reduction_table[] = {

@@ -77,56 +77,58 @@ std::vector<OnnxCase> control_flow_cases() {
   std::vector<OnnxCase> cases;
   const NDArray rows = nd.array({{1, -2, 3}, {4, 5, -6}, {7, 8, 9}, {-1, 0, 2}}), numbers = nd.array({1, 2, 3, 4});
   const NDArray zero = nd.zeros({3}), one = nd.ones({1}), more = nd.array({0.5, 0.25, 2});
-  cases.push_back(made(
-      "_foreach", "foreach of rows with a state and a captured value",
-      [](auto& F, const auto& x) {
-        using A = std::decay_t<decltype(x[0])>;
-        auto [outs, states] = contrib::foreach(
-            [&](const std::vector<A>& row, const std::vector<A>& s) {
-              const A next = s[0] * 0.5 + row[0] * x[2];
-              return std::pair<std::vector<A>, std::vector<A>>{{F.tanh(next)}, {next}};
-            },
-            std::vector<A>{x[0]}, std::vector<A>{x[1]});
-        return std::vector<A>{outs[0], states[0]};
-      },
-      {rows, zero, more}));
-  cases.push_back(made(
-      "_foreach", "foreach of the numbers of a vector",
-      [](auto&, const auto& x) {
-        using A = std::decay_t<decltype(x[0])>;
-        auto [outs, states] = contrib::foreach(
-            [&](const std::vector<A>& row, const std::vector<A>& s) {
-              return std::pair<std::vector<A>, std::vector<A>>{{row[0] * 2.0}, {s[0] + row[0]}};
-            },
-            std::vector<A>{x[0]}, std::vector<A>{x[1]});
-        return std::vector<A>{outs[0], states[0]};
-      },
-      {numbers, one}));
+  cases.push_back(made("_foreach", "foreach of rows with a state and a captured value",
+                       [](auto& F, const auto& x) {
+                         using A = std::decay_t<decltype(x[0])>;
+                         auto [outs, states] = contrib::foreach (
+                             [&](const std::vector<A>& row, const std::vector<A>& s) {
+                               const A next = s[0] * 0.5 + row[0] * x[2];
+                               return std::pair<std::vector<A>, std::vector<A>>{{F.tanh(next)}, {next}};
+                             },
+                             std::vector<A>{x[0]}, std::vector<A>{x[1]});
+                         return std::vector<A>{outs[0], states[0]};
+                       },
+                       {rows, zero, more}));
+  cases.push_back(made("_foreach", "foreach of the numbers of a vector",
+                       [](auto&, const auto& x) {
+                         using A = std::decay_t<decltype(x[0])>;
+                         auto [outs, states] = contrib::foreach (
+                             [&](const std::vector<A>& row, const std::vector<A>& s) {
+                               return std::pair<std::vector<A>, std::vector<A>>{{row[0] * 2.0}, {s[0] + row[0]}};
+                             },
+                             std::vector<A>{x[0]}, std::vector<A>{x[1]});
+                         return std::vector<A>{outs[0], states[0]};
+                       },
+                       {numbers, one}));
   for (double start : {1.0, 50.0}) {
-    cases.push_back(made(
-        "_while_loop", fmt::format("while_loop from {}", start),
-        [](auto&, const auto& x) {
-          using A = std::decay_t<decltype(x[0])>;
-          auto [outs, states] = contrib::while_loop(
-              [](const std::vector<A>& s) { return s[0] < 20.0; },
-              [&](const std::vector<A>& s) {
-                return std::pair<std::vector<A>, std::vector<A>>{{s[1] + s[0]}, {s[0] * 2.0, s[1] + x[2]}};
-              },
-              std::vector<A>{x[0], x[1]}, 7);
-          return std::vector<A>{outs[0], states[0], states[1]};
-        },
-        {nd.full({1}, start), zero, more}));
+    cases.push_back(
+        made("_while_loop", fmt::format("while_loop from {}", start),
+             [](auto&, const auto& x) {
+               using A = std::decay_t<decltype(x[0])>;
+               auto [outs, states] = contrib::while_loop(
+                   [](const std::vector<A>& s) { return s[0] < 20.0; },
+                   [&](const std::vector<A>& s) {
+                     return std::pair<std::vector<A>, std::vector<A>>{{s[1] + s[0]}, {s[0] * 2.0, s[1] + x[2]}};
+                   },
+                   std::vector<A>{x[0], x[1]}, 7);
+               return std::vector<A>{outs[0], states[0], states[1]};
+             },
+             {nd.full({1}, start), zero, more}));
   }
   for (double which : {0.0, 1.0}) {
-    cases.push_back(made(
-        "_cond", fmt::format("cond of {}", which),
-        [](auto& F, const auto& x) {
-          using A = std::decay_t<decltype(x[0])>;
-          return contrib::cond(
-              x[0], [&] { return std::vector<A>{F.exp(x[1]), x[1] + 1.0}; },
-              [&] { return std::vector<A>{x[1] * 2.0, F.relu(x[1])}; });
-        },
-        {nd.full({1}, which), rows}));
+    cases.push_back(made("_cond", fmt::format("cond of {}", which),
+                         [](auto& F, const auto& x) {
+                           using A = std::decay_t<decltype(x[0])>;
+                           return contrib::cond(
+                               x[0],
+                               [&] {
+                                 return std::vector<A>{F.exp(x[1]), x[1] + 1.0};
+                               },
+                               [&] {
+                                 return std::vector<A>{x[1] * 2.0, F.relu(x[1])};
+                               });
+                         },
+                         {nd.full({1}, which), rows}));
   }
   return cases;
 }
@@ -197,8 +199,7 @@ std::string check(const OnnxCase& c, const std::filesystem::path& path) {
     if (c.is_random) continue;
     const Host want = read(c.outputs[i]);
     const double most = c.tolerance * std::max(1.0, largest(want));
-    if (std::string wrong = compare(fmt::format("output {}", i), read(got[i]), want, c.tolerance, most);
-        !wrong.empty())
+    if (std::string wrong = compare(fmt::format("output {}", i), read(got[i]), want, c.tolerance, most); !wrong.empty())
       return wrong;
   }
   return "";
