@@ -140,6 +140,7 @@ void slice_assign(Emit& e) {
 // Zeros with the part in its place.
 void slice_grad(Emit& e) {
   const auto& op = e.op<op::SliceGrad>();
+  if (e.shape().size() == 0) return e.set(e.expand(e.number(0), e.result()));
   Part part;
   std::string spread = e.in();
   for (int i = 0; i < e.rank(); ++i) {

@@ -124,8 +124,9 @@ TEST_CASE("onnx layers: what is refused names node, operator and reason") {
   Named net;
   net.hybridize();
   net(nd.random_normal({3, 3}));
-  CHECK_THROWS_WITH(onnx::save(net, folder / "net.onnx"),
-                    Catch::Contains("the operator gamma") && Catch::Contains("node ") && Catch::Contains("no gamma function"));
+  CHECK_THROWS_WITH(onnx::save(net, folder / "net.onnx"), Catch::Contains("the operator gamma") &&
+                                                              Catch::Contains("node ") &&
+                                                              Catch::Contains("no gamma function"));
   CHECK(!std::filesystem::exists(folder / "net.onnx"));
 }
 
