@@ -67,12 +67,15 @@ void rotary(Emit& e) {
   std::vector<double> speed;
   for (int64_t i = 0; i < half; ++i) speed.push_back(std::pow(op.base, -2.0 * double(i) / double(dims)));
   std::string cosine, sine;
-  if (op.use_positions) {
+  const bool is_any_length = e.builder().has_constants_apart();
+  if (op.use_positions || is_any_length) {
     Shape at = Shape::filled(e.rank(), 1);
     at[last - 1] = length;
-    if (e.rank(1) == 2) at[0] = s[0];
+    if (op.use_positions && e.rank(1) == 2) at[0] = s[0];
     const DType wide = e.dtype() == DType::float64 ? DType::float64 : DType::float32;
-    const std::string p = e.add(e.reshape(e.cast(e.in(1), wide), at), e.number(op.offset, wide));
+    const std::string given =
+        op.use_positions ? e.reshape(e.cast(e.in(1), wide), at) : e.cast(range(e, length, at), wide);
+    const std::string p = e.add(given, e.number(op.offset, wide));
     const std::string angle = e.mul(p, e.array(speed, Shape(half), wide));
     cosine = e.cast(e.node("Cos", {angle}), e.dtype());
     sine = e.cast(e.node("Sin", {angle}), e.dtype());

@@ -242,7 +242,11 @@ class Recurrence {
   int64_t steps_, batch_, size_, result_;
 };
 
-void rnn_scan(Emit& e) { Recurrence(e).write(); }
+void rnn_scan(Emit& e) {
+  if (e.shape()[0] > 0) return Recurrence(e).write();
+  e.set(e.builder().initializer(nd.zeros(e.result(), {.dtype = e.dtype()}), "steps"), 0);
+  e.set(e.node("Identity", {e.in(2)}), 1);
+}
 
 void rnn_parameters(Emit& e) {
   const auto& op = e.op<op::RnnParameters>();

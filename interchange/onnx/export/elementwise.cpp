@@ -1,4 +1,5 @@
 // Elementwise operators as ONNX nodes.
+#include <cmath>
 #include <numbers>
 
 #include "kaon/interchange/onnx/export/emit.h"
@@ -16,7 +17,34 @@ void same(Emit& e) {
 // Kaon's comparisons and logic have the dtype of their operands.
 template <const char* Name>
 void comparison(Emit& e) {
-  e.set(e.cast(e.node(Name, e.all()), e.result_dtype()));
+  std::vector<std::string> x = e.all();
+  if (e.dtype() == DType::boolean) {  // ONNX compares numbers
+    for (std::string& v : x) v = e.cast(v, DType::int32);
+  }
+  e.set(e.cast(e.node(Name, x), e.result_dtype()));
+}
+
+// Whether ONNX has powers and products of it.
+bool is_wide(DType t) { return is_floating(t) || t == DType::int32 || t == DType::int64; }
+
+void power(Emit& e, const std::string& a, const std::string& b) {
+  if (is_wide(e.dtype())) return e.set(e.node("Pow", {a, b}));
+  e.set(e.cast(e.node("Pow", {e.cast(a, DType::int64), e.cast(b, DType::int64)}), e.dtype()));
+}
+
+void powers(Emit& e) { power(e, e.in(0), e.in(1)); }
+void to_power(Emit& e) { power(e, e.in(), e.number(e.op<op::PowerScalar>().scalar)); }
+void power_of_number(Emit& e) { power(e, e.number(e.op<op::RPowerScalar>().scalar), e.in()); }
+
+void relu(Emit& e) { e.set(e.node(ops::is_unsigned(e.dtype()) ? "Identity" : "Relu", {e.in()})); }
+
+void negative(Emit& e) { e.set(ops::is_unsigned(e.dtype()) ? e.sub(e.number(0), e.in()) : e.node("Neg", {e.in()})); }
+
+void sum_of_all(Emit& e) {
+  if (e.is_real()) return e.set(e.node("Sum", e.all()));
+  std::string sum = e.in();
+  for (int i = 1; i < e.count(); ++i) sum = e.add(sum, e.in(i));
+  e.set(e.count() == 1 ? e.node("Identity", {sum}) : sum);
 }
 
 template <const char* Name>
@@ -30,16 +58,28 @@ void with_number(Emit& e) {
   e.set(Swapped ? e.node(Name, {n, e.in()}) : e.node(Name, {e.in(), n}));
 }
 
+// Numbers that the dtype does not hold are compared in float64.
+template <class Op>
+std::string against_number(Emit& e, const char* name) {
+  const double n = e.op<Op>().scalar;
+  if (e.is_real() || (n == std::floor(n) && std::abs(n) <= 127 && (n >= 0 || !ops::is_unsigned(e.dtype())) &&
+                      e.dtype() != DType::boolean)) {
+    return e.node(name, {e.in(), e.number(n)});
+  }
+  return e.node(name, {e.cast(e.in(), DType::float64), e.number(n, DType::float64)});
+}
+
 template <class Op, const char* Name>
 void compared_with(Emit& e) {
-  e.set(e.cast(e.node(Name, {e.in(), e.number(e.op<Op>().scalar)}), e.result_dtype()));
+  e.set(e.cast(against_number<Op>(e, Name), e.result_dtype()));
+}
+
+void not_equal_to(Emit& e) {
+  e.set(e.cast(e.node("Not", {against_number<op::NotEqualScalar>(e, "Equal")}), e.result_dtype()));
 }
 
 constexpr char kAbs[] = "Abs";
-constexpr char kNeg[] = "Neg";
 constexpr char kSign[] = "Sign";
-constexpr char kCeil[] = "Ceil";
-constexpr char kFloor[] = "Floor";
 constexpr char kExp[] = "Exp";
 constexpr char kLog[] = "Log";
 constexpr char kSqrt[] = "Sqrt";
@@ -66,7 +106,6 @@ constexpr char kAdd[] = "Add";
 constexpr char kSub[] = "Sub";
 constexpr char kMul[] = "Mul";
 constexpr char kDiv[] = "Div";
-constexpr char kPow[] = "Pow";
 constexpr char kMax[] = "Max";
 constexpr char kMin[] = "Min";
 constexpr char kEqual[] = "Equal";
@@ -77,7 +116,6 @@ constexpr char kLessOrEqual[] = "LessOrEqual";
 constexpr char kAnd[] = "And";
 constexpr char kOr[] = "Or";
 constexpr char kXor[] = "Xor";
-constexpr char kSum[] = "Sum";
 constexpr char kMish[] = "Mish";
 constexpr char kHardSwish[] = "HardSwish";
 
@@ -110,6 +148,7 @@ void leaky_relu(Emit& e) {
       return e.set(e.node("LeakyRelu", {e.in()}, {real("alpha", (op.lower_bound + op.upper_bound) / 2)}));
     case LeakyType::gelu: return gelu(e);
     case LeakyType::prelu: {
+      if (e.rank() == 0) return e.set(e.node("PRelu", {e.in(), e.reshape(e.in(1), Shape())}));
       Shape slope = e.shape(1);  // a number for each channel, or for each of the first axes
       for (int i = slope.ndim() == 1 ? 2 : slope.ndim(); i < e.rank() && slope.size() != 1; ++i) slope.push_back(1);
       return e.set(e.node("PRelu", {e.in(), e.reshape(e.in(1), slope)}));
@@ -136,7 +175,16 @@ void logical_not(Emit& e) { e.set(e.cast(e.node("Not", {e.cast(e.in(), DType::bo
 
 void clip(Emit& e) {
   const auto& op = e.op<op::Clip>();
-  e.set(e.node("Clip", {e.in(), e.number(op.a_min), e.number(op.a_max)}));
+  if (e.is_real()) return e.set(e.node("Clip", {e.in(), e.number(op.a_min), e.number(op.a_max)}));
+  // whole numbers inside the bounds, where the dtype has any less
+  const int bits = int(8 * size_of(e.dtype())) - int(!ops::is_unsigned(e.dtype()));
+  const double lowest = ops::is_unsigned(e.dtype()) ? 0 : -std::ldexp(1, bits), most = std::ldexp(1, bits) - 1;
+  const std::string from = op.a_min > lowest ? e.number(std::ceil(op.a_min)) : "";
+  const std::string to = op.a_max < most ? e.number(std::floor(op.a_max)) : "";
+  if (from.empty() && to.empty()) return e.set(e.node("Identity", {e.in()}));
+  e.set(to.empty()     ? e.node("Max", {e.in(), from})
+        : from.empty() ? e.node("Min", {e.in(), to})
+                       : e.node("Clip", {e.in(), from, to}));
 }
 
 void hard_sigmoid(Emit& e) {
@@ -171,10 +219,8 @@ void filled_like(Emit& e) {
 
 const WriterRow elementwise_table[] = {
     {&op::Abs::def, same<kAbs>},
-    {&op::Negative::def, same<kNeg>},
+    {&op::Negative::def, negative},
     {&op::Sign::def, same<kSign>},
-    {&op::Ceil::def, same<kCeil>},
-    {&op::Floor::def, same<kFloor>},
     {&op::Exp::def, same<kExp>},
     {&op::Log::def, same<kLog>},
     {&op::Sqrt::def, same<kSqrt>},
@@ -195,7 +241,7 @@ const WriterRow elementwise_table[] = {
     {&op::Arcsinh::def, same<kAsinh>},
     {&op::Arccosh::def, same<kAcosh>},
     {&op::Arctanh::def, same<kAtanh>},
-    {&op::Relu::def, same<kRelu>},
+    {&op::Relu::def, relu},
     {&op::Sigmoid::def, same<kSigmoid>},
     {&op::Tanh::def, same<kTanh>},
     {&op::SoftRelu::def, same<kSoftplus>},
@@ -219,7 +265,7 @@ const WriterRow elementwise_table[] = {
     {&op::BroadcastSub::def, same<kSub>},
     {&op::BroadcastMul::def, same<kMul>},
     {&op::BroadcastDiv::def, same<kDiv>},
-    {&op::BroadcastPower::def, same<kPow>},
+    {&op::BroadcastPower::def, powers},
     {&op::BroadcastMaximum::def, same<kMax>},
     {&op::BroadcastMinimum::def, same<kMin>},
     {&op::BroadcastEqual::def, comparison<kEqual>},
@@ -231,18 +277,19 @@ const WriterRow elementwise_table[] = {
     {&op::BroadcastLogicalAnd::def, logic<kAnd>},
     {&op::BroadcastLogicalOr::def, logic<kOr>},
     {&op::BroadcastLogicalXor::def, logic<kXor>},
-    {&op::AddN::def, same<kSum>},
+    {&op::AddN::def, sum_of_all},
     {&op::PlusScalar::def, with_number<op::PlusScalar, kAdd>},
     {&op::MinusScalar::def, with_number<op::MinusScalar, kSub>},
     {&op::RMinusScalar::def, with_number<op::RMinusScalar, kSub, true>},
     {&op::MulScalar::def, with_number<op::MulScalar, kMul>},
     {&op::DivScalar::def, with_number<op::DivScalar, kDiv>},
     {&op::RDivScalar::def, with_number<op::RDivScalar, kDiv, true>},
-    {&op::PowerScalar::def, with_number<op::PowerScalar, kPow>},
-    {&op::RPowerScalar::def, with_number<op::RPowerScalar, kPow, true>},
+    {&op::PowerScalar::def, to_power},
+    {&op::RPowerScalar::def, power_of_number},
     {&op::MaximumScalar::def, with_number<op::MaximumScalar, kMax>},
     {&op::MinimumScalar::def, with_number<op::MinimumScalar, kMin>},
     {&op::EqualScalar::def, compared_with<op::EqualScalar, kEqual>},
+    {&op::NotEqualScalar::def, not_equal_to},
     {&op::GreaterScalar::def, compared_with<op::GreaterScalar, kGreater>},
     {&op::GreaterEqualScalar::def, compared_with<op::GreaterEqualScalar, kGreaterOrEqual>},
     {&op::LesserScalar::def, compared_with<op::LesserScalar, kLess>},

@@ -98,9 +98,10 @@ std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vec
 
 void Builder::require(int64_t opset, std::string_view what) const {
   if (opset <= opset_) return;
-  throw ValueError(fmt::format("[onnx] {}the operator {} came with opset {}: it is not written at opset {}", label_,
-                               what, opset, opset_));
+  fail(fmt::format("the operator {} came with opset {}: it is not written at opset {}", what, opset, opset_));
 }
+
+void Builder::fail(const std::string& what) const { throw ValueError(fmt::format("[onnx] {}{}", label_, what)); }
 
 void Builder::open_graph(std::string_view name) { bodies_.emplace_back().name = unique(name); }
 
@@ -218,13 +219,17 @@ void Emit::set_parts() {
 }
 
 void Emit::fail(const std::string& what) const {
-  throw ValueError(fmt::format("[onnx] node {} ({}): {} is not written", node_.name, node_.op->name(), what));
+  builder_.fail(fmt::format("of the operator {}, {} is not written", node_.op->name(), what));
+}
+
+std::vector<std::span<const WriterRow>> all_writers() {
+  return {elementwise_writers(), numeric_writers(),   reduction_writers(), layer_writers(),
+          convolution_writers(), movement_writers(),  indexing_writers(),  image_writers(),
+          attention_writers(),   recurrent_writers(), control_writers()};
 }
 
 Writer find_writer(const OpDef& op) {
-  for (const auto rows : {elementwise_writers(), numeric_writers(), reduction_writers(), layer_writers(),
-                          convolution_writers(), movement_writers(), indexing_writers(), image_writers(),
-                          attention_writers(), recurrent_writers(), control_writers()}) {
+  for (const std::span<const WriterRow> rows : all_writers()) {
     for (const WriterRow& row : rows) {
       if (row.op == &op) return row.write;
     }

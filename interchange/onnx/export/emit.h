@@ -39,7 +39,9 @@ class Builder {
   std::string scalar(double value, DType dtype);             // of shape ()
   format::Graph& graph() { return graph_; }
   const format::Graph& graph() const { return graph_; }
-  // Throws ValueError before this opset, naming `what` and the node that is written.
+  // Throws ValueError naming the node that is written.
+  [[noreturn]] void fail(const std::string& what) const;
+  // The same before this opset.
   void require(int64_t opset, std::string_view what) const;
   // What is written until close_graph() is the body of a loop or a branch, which sees the values of the graphs around
   // it. Arrays are those of the whole model.
@@ -169,6 +171,7 @@ std::span<const WriterRow> control_writers();
 std::span<const WriterRow> layer_writers();
 std::span<const WriterRow> movement_writers();
 std::span<const WriterRow> recurrent_writers();
+std::vector<std::span<const WriterRow>> all_writers();
 Writer find_writer(const OpDef& op);  // nullptr: there is none
 
 }  // namespace kaon::onnx::exporting

@@ -109,22 +109,39 @@ void grid_generator(Emit& e) {
 
 // --- regions of interest
 
+// The image of each region, and whether there is such a one: a region of another has 0.
+struct RegionImages {
+  std::string image, is_there;
+};
+
+RegionImages images_of(Emit& e) {
+  const int64_t regions = e.shape(1)[0], images = e.shape()[0];
+  const std::string given = e.reshape(e.cast(e.slice(e.in(1), 1, 0, 1), DType::int64), Shape(regions));
+  const std::string image =
+      e.node("Clip", {given, e.number(0, DType::int64), e.number(double(images - 1), DType::int64)});
+  return {image, e.reshape(e.equal(given, image), Shape(regions, 1, 1, 1))};
+}
+
 void roi_align(Emit& e) {
   const auto& op = e.op<op::ROIAlign>();
   if (op.position_sensitive) e.fail("position_sensitive");
-  const std::string image = e.reshape(e.cast(e.slice(e.in(1), 1, 0, 1), DType::int64), Shape(e.shape(1)[0]));
-  e.set(e.node(
-      "RoiAlign", {e.in(0), e.slice(e.in(1), 1, 1, 5), image},
+  const RegionImages from = images_of(e);
+  const std::string y = e.node(
+      "RoiAlign", {e.in(0), e.slice(e.in(1), 1, 1, 5), from.image},
       {text("mode", "avg"), integer("output_height", op.pooled_size[0]), integer("output_width", op.pooled_size[1]),
        integer("sampling_ratio", std::max(op.sample_ratio, 0)), real("spatial_scale", op.spatial_scale),
-       text("coordinate_transformation_mode", op.aligned ? "half_pixel" : "output_half_pixel")}));
+       text("coordinate_transformation_mode", op.aligned ? "half_pixel" : "output_half_pixel")});
+  e.set(e.where(from.is_there, y, e.number(0)));
 }
 
 void roi_pooling(Emit& e) {
   const auto& op = e.op<op::ROIPooling>();
-  e.set(e.node(
-      "MaxRoiPool", {e.in(0), e.in(1)},
-      {integers("pooled_shape", {op.pooled_size[0], op.pooled_size[1]}), real("spatial_scale", op.spatial_scale)}));
+  const RegionImages from = images_of(e);
+  const std::string image = e.reshape(e.cast(from.image, e.dtype()), Shape(e.shape(1)[0], 1));
+  const std::string y = e.node(
+      "MaxRoiPool", {e.in(0), e.concat({image, e.slice(e.in(1), 1, 1, 5)}, 1)},
+      {integers("pooled_shape", {op.pooled_size[0], op.pooled_size[1]}), real("spatial_scale", op.spatial_scale)});
+  e.set(e.where(from.is_there, y, e.number(0)));
 }
 
 // --- boxes
@@ -233,19 +250,22 @@ void determinant(Emit& e) {
 
 // --- random numbers: others than Kaon's
 
+void set_random(Emit& e, const char* name, Attribute first, Attribute second) {
+  const DType t = e.result_dtype(), made = t == DType::bfloat16 ? DType::float32 : t;
+  const std::string y = e.node(name, {},
+                               {first, second, integers("shape", {e.result().begin(), e.result().end()}),
+                                integer("dtype", int64_t(format::element_type_of(made)))});
+  e.set(made == t ? y : e.cast(y, t));
+}
+
 void random_uniform(Emit& e) {
   const auto& op = e.op<op::RandomUniform>();
-  e.set(e.node("RandomUniform", {},
-               {real("low", op.low), real("high", op.high), integers("shape", {e.result().begin(), e.result().end()}),
-                integer("dtype", int64_t(format::element_type_of(e.result_dtype())))}));
+  set_random(e, "RandomUniform", real("low", op.low), real("high", op.high));
 }
 
 void random_normal(Emit& e) {
   const auto& op = e.op<op::RandomNormal>();
-  e.set(
-      e.node("RandomNormal", {},
-             {real("mean", op.loc), real("scale", op.scale), integers("shape", {e.result().begin(), e.result().end()}),
-              integer("dtype", int64_t(format::element_type_of(e.result_dtype())))}));
+  set_random(e, "RandomNormal", real("mean", op.loc), real("scale", op.scale));
 }
 
 const WriterRow image_table[] = {

@@ -18,8 +18,16 @@ std::string of_last_axis(Emit& e, int i) {  // (m, ...) to (..., m), as ONNX has
   return e.transpose(e.cast(e.in(i), DType::int64), perm);
 }
 
-void gather_nd(Emit& e) { e.set(e.node("GatherND", {e.in(0), of_last_axis(e, 1)})); }
-void scatter_set_nd(Emit& e) { e.set(e.node("ScatterND", {e.in(0), of_last_axis(e, 2), e.in(1)})); }
+// Of one tuple, Kaon's element is (1,).
+void gather_nd(Emit& e) {
+  const std::string y = e.node("GatherND", {e.in(0), of_last_axis(e, 1)});
+  e.set(e.rank(1) == 1 && e.shape(1)[0] == e.rank() ? e.reshape(y, e.result()) : y);
+}
+
+void scatter_set_nd(Emit& e) {
+  const bool is_one = e.rank(2) == 1 && e.shape(2)[0] == e.rank();
+  e.set(e.node("ScatterND", {e.in(0), of_last_axis(e, 2), is_one ? e.reshape(e.in(1), Shape()) : e.in(1)}));
+}
 
 void batch_take(Emit& e) {
   const Shape column(e.shape()[0], 1);
@@ -100,13 +108,13 @@ Part part_of(const Emit& e, const Op& op) {
 }
 
 // Whether a position is in the part; broadcasts to the array.
-std::string mask_of(Emit& e, const Part& part) {
+std::string mask_of(Emit& e, const Part& part, int rank) {
   std::string mask;
-  for (int i = 0; i < e.rank(); ++i) {
+  for (int i = 0; i < rank; ++i) {
     std::vector<double> inside;
     for (int64_t f : part.from[size_t(i)]) inside.push_back(f >= 0);
     if (std::ranges::all_of(inside, [](double b) { return b != 0; })) continue;
-    Shape along = Shape::filled(e.rank(), 1);
+    Shape along = Shape::filled(rank, 1);
     along[i] = int64_t(inside.size());
     const std::string here = e.array(inside, along, DType::boolean);
     mask = mask.empty() ? here : e.node("And", {mask, here});
@@ -125,15 +133,46 @@ void slice_assign(Emit& e) {
     for (int64_t& f : from) f = std::max<int64_t>(f, 0);
     spread = e.node("Gather", {spread, e.builder().constant(from)}, {integer("axis", i)});
   }
-  const std::string mask = mask_of(e, part);
+  const std::string mask = mask_of(e, part, e.rank());
   e.set(mask.empty() ? e.node("Identity", {spread}) : e.where(mask, spread, e.in(0)));
+}
+
+// Zeros with the part in its place.
+void slice_grad(Emit& e) {
+  const auto& op = e.op<op::SliceGrad>();
+  if (e.shape().size() == 0) return e.set(e.expand(e.number(0), e.result()));
+  Part part;
+  std::string spread = e.in();
+  for (int i = 0; i < e.rank(); ++i) {
+    std::vector<int64_t> from(size_t(e.result()[i]), -1), read;
+    for (int64_t k = 0; k < e.shape()[i]; ++k) from[size_t(op.begin[i] + k * op.step[i])] = k;
+    for (int64_t f : from) read.push_back(std::max<int64_t>(f, 0));
+    if (e.result()[i] != e.shape()[i] || op.step[i] != 1) {
+      spread = e.node("Gather", {spread, e.builder().constant(read)}, {integer("axis", i)});
+    }
+    part.from.push_back(from);
+  }
+  const std::string mask = mask_of(e, part, e.rank());
+  e.set(mask.empty() ? e.node("Identity", {spread}) : e.where(mask, spread, e.number(0)));
+}
+
+// Zeros with the slices of head added at the indices.
+void take_grad(Emit& e) {
+  const auto& op = e.op<op::TakeGrad>();
+  const Shape& s = e.result();
+  const int axis = op.axis < 0 ? op.axis + s.ndim() : op.axis;
+  const int64_t n = e.shape(1).size(), outer = s.product(0, axis), inner = s.product(axis + 1, s.ndim());
+  const Shape rows(outer, n, inner);
+  const std::string at = e.expand(e.reshape(e.index(1, op.mode, s[axis]), Shape(1, n, 1)), rows);
+  const std::string zeros = e.expand(e.number(0), Shape(outer, s[axis], inner));
+  e.set(e.reshape(scattered(e, zeros, at, e.reshape(e.in(0), rows), 1, Scatter::add), s));
 }
 
 void slice_assign_scalar(Emit& e) {
   const auto& op = e.op<op::SliceAssignScalar>();
   const Part part = part_of(e, op);
   if (part.is_empty) return e.set(e.node("Identity", {e.in(0)}));
-  const std::string mask = mask_of(e, part), value = e.number(op.scalar);
+  const std::string mask = mask_of(e, part, e.rank()), value = e.number(op.scalar);
   e.set(mask.empty() ? e.expand(value, e.result()) : e.where(mask, value, e.in(0)));
 }
 
@@ -287,6 +326,8 @@ const WriterRow indexing_table[] = {
     {&op::Repeat::def, repeat},
     {&op::SliceAssign::def, slice_assign},
     {&op::SliceAssignScalar::def, slice_assign_scalar},
+    {&op::SliceGrad::def, slice_grad},
+    {&op::TakeGrad::def, take_grad},
     {&op::RavelMultiIndex::def, ravel},
     {&op::UnravelIndex::def, unravel},
     {&op::SearchSorted::def, search_sorted},

@@ -81,8 +81,8 @@ void layer_norm(Emit& e) {
   const auto scale = [&](int i) { return e.rank(i) == 1 ? e.reshape(e.in(i), along) : e.in(i); };
   e.set(e.add(e.mul(y, scale(1)), scale(2)));
   if (!op.output_mean_var) return;
-  e.set(e.reshape(mean, e.result(1)), 1);
-  e.set(e.reshape(root, e.result(2)), 2);
+  e.set(e.cast(e.reshape(mean, e.result(1)), e.result_dtype(1)), 1);
+  e.set(e.cast(e.reshape(root, e.result(2)), e.result_dtype(2)), 2);
 }
 
 void instance_norm(Emit& e) {
@@ -93,15 +93,26 @@ void instance_norm(Emit& e) {
 // From opset 21 on gamma and beta have a number for each channel.
 void group_norm(Emit& e) {
   const auto& op = e.op<op::GroupNorm>();
-  const bool by_channel = e.rank(1) == 1 && e.shape(1)[0] == e.shape()[1];
-  if (e.opset() < 21 || !by_channel || op.output_mean_var || e.rank() < 3) return e.set_parts();
-  e.set(e.node("GroupNormalization", e.all(), {integer("num_groups", op.num_groups), real("epsilon", op.eps)}));
+  if (e.opset() < 21 || op.output_mean_var || e.rank() < 3) return e.set_parts();
+  const int64_t channels = e.shape()[1];
+  const auto of_channels = [&](int i) {  // Kaon's have one for each group
+    if (e.shape(i)[0] == channels) return e.in(i);
+    const std::string many =
+        e.expand(e.reshape(e.in(i), Shape(op.num_groups, 1)), Shape(op.num_groups, channels / op.num_groups));
+    return e.reshape(many, Shape(channels));
+  };
+  e.set(e.node("GroupNormalization", {e.in(), of_channels(1), of_channels(2)},
+               {integer("num_groups", op.num_groups), real("epsilon", op.eps)}));
 }
 
 void lrn(Emit& e) {
   const auto& op = e.op<op::LRN>();
-  e.set(e.node("LRN", {e.in()},
-               {real("alpha", op.alpha), real("beta", op.beta), real("bias", op.knorm), integer("size", op.nsize)}));
+  const Shape& s = e.shape();
+  const bool is_images = s.ndim() == 4;  // what tools take
+  const std::string x = is_images ? e.in() : e.reshape(e.in(), Shape(s[0], s[1], s.product(2, s.ndim()), 1));
+  const std::string y = e.node(
+      "LRN", {x}, {real("alpha", op.alpha), real("beta", op.beta), real("bias", op.knorm), integer("size", op.nsize)});
+  e.set(is_images ? y : e.reshape(y, s));
 }
 
 template <class Op>
@@ -158,6 +169,7 @@ void dot(Emit& e) {
   std::vector<int64_t> first, last;  // the contracted axis of a to the end, that of b to the begin
   for (int i = 0; i < left; ++i) first.push_back(op.transpose_a ? (i + 1) % left : i);
   for (int i = 0; i < right; ++i) last.push_back(op.transpose_b ? (i + right - 1) % right : i);
+  if (op.transpose_a && left == 2 && right == 1) return e.set(e.matmul(e.in(1), e.in(0)));  // as a row
   std::string x = e.transpose(e.in(0), first), y = e.transpose(e.in(1), last);
   const int64_t n = a[int(first.back())];
   const auto others = [](const Shape& s, int64_t contracted) {
@@ -180,7 +192,10 @@ void batch_dot(Emit& e) {
 }
 
 void matmul(Emit& e) {
-  const std::string y = e.matmul(e.in(0), e.in(1));
+  const DType t = e.dtype();
+  const bool is_short = !is_floating(t) && size_of(t) < 4;
+  std::string y = is_short ? e.cast(e.matmul(e.cast(e.in(0), DType::int32), e.cast(e.in(1), DType::int32)), t)
+                           : e.matmul(e.in(0), e.in(1));
   e.set(e.rank(0) == 1 && e.rank(1) == 1 ? e.reshape(y, e.result()) : y);
 }
 

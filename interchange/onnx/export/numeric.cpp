@@ -232,13 +232,31 @@ constexpr char kBitsAnd[] = "BitwiseAnd";
 constexpr char kBitsOr[] = "BitwiseOr";
 constexpr char kBitsXor[] = "BitwiseXor";
 
+// Of signed numbers by a product or quotient, as ONNX shifts unsigned ones only. Where all bits go, 0 or the sign
+// stays.
 template <bool Left>
 void shift(Emit& e) {
-  if (!ops::is_unsigned(e.dtype())) e.fail("a shift of signed numbers, which ONNX has of unsigned ones only,");
-  const std::string inside = e.less(e.in(1), e.number(double(8 * size_of(e.dtype()))));
-  const std::string by = e.where(inside, e.in(1), e.number(0));
-  const std::string y = e.node("BitShift", {e.in(0), by}, {text("direction", Left ? "LEFT" : "RIGHT")});
-  e.set(e.where(inside, y, e.number(0)));
+  const DType t = e.dtype();
+  const int64_t bits = int64_t(8 * size_of(t));
+  const std::string zero = e.number(0), one = e.number(1), most = e.number(double(bits));
+  const std::string inside = e.node("And", {e.less(e.in(1), most), e.node("GreaterOrEqual", {e.in(1), zero})});
+  if (ops::is_unsigned(t)) {
+    const std::string by = e.where(inside, e.in(1), zero);
+    return e.set(
+        e.where(inside, e.node("BitShift", {e.in(0), by}, {text("direction", Left ? "LEFT" : "RIGHT")}), zero));
+  }
+  std::vector<int64_t> powers;
+  for (int64_t i = 0; i < bits; ++i) powers.push_back(int64_t(uint64_t(1) << i));
+  const std::string table = e.cast(e.builder().constant(powers), t);
+  const std::string by = e.node("Gather", {table, e.cast(e.where(inside, e.in(1), zero), DType::int64)});
+  if (Left) return e.set(e.where(inside, e.mul(e.in(0), by), zero));
+  const std::string negative = e.less(e.in(0), zero), minus_one = e.number(-1);
+  const auto flipped = [&](const std::string& x) { return e.sub(minus_one, x); };  // all bits
+  const std::string size = e.where(negative, flipped(e.in(0)), e.in(0));
+  const std::string last = e.equal(e.in(1), e.number(double(bits - 1)));  // by a power that is not positive
+  const std::string left =
+      e.where(e.node("Or", {last, e.node("Not", {inside})}), zero, e.div(size, e.where(last, one, by)));
+  e.set(e.where(negative, flipped(left), left));
 }
 
 void same_input(Emit& e) { e.set(e.node("Identity", {e.in()})); }

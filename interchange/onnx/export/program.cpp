@@ -84,8 +84,7 @@ std::vector<std::string> write_node(const SymbolNode& node, Builder& builder, st
     return emit.outputs();
   }
   if (node.op->compose) return write_parts(node, builder, std::move(inputs));
-  throw ValueError(fmt::format("[onnx] node {}: the operator {} is not written: {}", node.name, node.op->name(),
-                               reason_of(*node.op)));
+  builder.fail(fmt::format("the operator {} is not written: {}", node.op->name(), reason_of(*node.op)));
 }
 
 std::vector<std::string> write_program(const Symbol& program, Builder& builder, ValueNames names,

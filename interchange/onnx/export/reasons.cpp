@@ -28,13 +28,14 @@ constexpr Reason reasons[] = {
     {"erfinv", "ONNX has no inverse of erf"},
     {"_npi_lcm", "ONNX has no common multiples"},
     {"_histogram", "ONNX has no histogram"},
-    {"_contrib_quantize", "levels of int8 are written of float32 nets that another tool quantises"},
-    {"_contrib_dequantize", "levels of int8 are written of float32 nets that another tool quantises"},
-    {"_contrib_requantize", "levels of int8 are written of float32 nets that another tool quantises"},
-    {"_contrib_calibrate", "levels of int8 are written of float32 nets that another tool quantises"},
-    {"_fused_quantized", "levels of int8 are written of float32 nets that another tool quantises"},
+    {"_contrib_quantize", "nets of int8 are not: save the float32 net, which other tools quantise"},
+    {"_contrib_dequantize", "nets of int8 are not: save the float32 net, which other tools quantise"},
+    {"_contrib_requantize", "nets of int8 are not: save the float32 net, which other tools quantise"},
+    {"_contrib_calibrate", "nets of int8 are not: save the float32 net, which other tools quantise"},
+    {"_fused_quantized", "nets of int8 are not: save the float32 net, which other tools quantise"},
     {"_contrib_MultiBoxTarget", "it makes the targets of training"},
-    {"_multibox_rows", "ONNX has no operator that sorts out the boxes of classes"},
+    {"_box_suppress", "ONNX's NonMaxSuppression gives the boxes that stay, in a number that values decide"},
+    {"_multibox_rows", "ONNX's NonMaxSuppression gives the boxes that stay, in a number that values decide"},
     {"_contrib_box_encode", "it makes the targets of training"},
     {"_bipartite_pairs", "it makes the targets of training"},
     {"_contrib_PSROIPooling", "ONNX has no such regions of interest"},
@@ -56,7 +57,7 @@ std::string reason_of(const OpDef& op) {
   for (const Reason& r : reasons) {
     if (traits.name.starts_with(r.prefix)) return std::string(r.text);
   }
-  if (traits.random) return "it draws random numbers that ONNX does not have";
+  if (traits.random) return "ONNX draws no such random numbers";
   if (traits.mutates != 0) return "it changes its inputs, which a model cannot";
   return "ONNX has no such operator";
 }

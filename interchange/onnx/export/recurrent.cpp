@@ -46,7 +46,7 @@ class Parameters {
 void rnn(Emit& e) {
   const auto& op = e.op<op::RNN>();
   if (op.projection_size || op.use_sequence_length || op.lstm_state_clip_min || op.lstm_state_clip_max) {
-    e.fail("projection_size, use_sequence_length and bounds of the state");
+    return e.set_parts();  // as a Scan
   }
   const bool lstm = op.mode == RnnMode::lstm;
   const int directions = op.bidirectional ? 2 : 1;

@@ -39,6 +39,11 @@ std::string in_dtype(Emit& e, const std::string& x, DType from, DType to) { retu
 // x reduced over these axes, as the result wants it. Where nothing is left, Kaon's result is (1,).
 void set_reduced(Emit& e, const char* name, std::string x, DType dtype, const std::vector<int64_t>& axes,
                  bool keepdims) {
+  bool is_of_none = false;
+  for (int64_t a : axes) is_of_none |= e.shape()[int(a)] == 0;
+  if (is_of_none && std::string_view(name) == "ReduceMean") {
+    return e.set(e.expand(e.number(std::numeric_limits<double>::quiet_NaN(), e.result_dtype()), e.result()));
+  }
   DType wide = reducible(dtype);
   if (e.result_dtype() == DType::int64 && dtype == DType::boolean) wide = DType::int64;
   if (e.result_dtype() == DType::float32 && dtype == DType::boolean) wide = DType::float32;
@@ -67,6 +72,19 @@ void without_nan(Emit& e, const char* name, double instead) {
   std::string x = e.in();
   if (e.is_real()) x = e.where(e.node("IsNaN", {x}), e.number(instead), x);
   set_reduced(e, name, x, e.dtype(), axes_of(e, op.axis, op.exclude), op.keepdims);
+}
+
+template <class Op>
+void truth(Emit& e) {
+  const auto& op = e.op<Op>();
+  std::string x = e.cast(e.cast(e.in(), DType::boolean), DType::int32);
+  const bool of_no_axes = op.axis && op.axis->empty();
+  const std::vector<int64_t> axes = of_no_axes ? std::vector<int64_t>() : axes_of(e, op.axis.value_or(Shape()), false);
+  const bool is_all = std::same_as<Op, op::All>;
+  if (!axes.empty() && e.shape().size() > 0) x = e.reduce(is_all ? "ReduceMin" : "ReduceMax", x, axes, op.keepdims);
+  else if (!axes.empty()) x = e.expand(e.number(is_all, DType::int32), e.result());  // of nothing
+  const std::string y = e.cast(x, DType::boolean);
+  e.set(e.rank() == 0 || (int(axes.size()) == e.rank() && !op.keepdims) ? e.reshape(y, e.result()) : y);
 }
 
 void norm(Emit& e) {
@@ -214,6 +232,8 @@ const WriterRow reduction_table[] = {
     {&op::Prod::def, [](Emit& e) { reduction<op::Prod>(e, "ReduceProd"); }},
     {&op::NanSum::def, [](Emit& e) { without_nan<op::NanSum>(e, "ReduceSum", 0); }},
     {&op::NanProd::def, [](Emit& e) { without_nan<op::NanProd>(e, "ReduceProd", 1); }},
+    {&op::Any::def, truth<op::Any>},
+    {&op::All::def, truth<op::All>},
     {&op::Norm::def, norm},
     {&op::SumTo::def, sum_to},
     {&op::ArgMax::def, [](Emit& e) { place<op::ArgMax>(e, "ArgMax"); }},

@@ -214,7 +214,9 @@ void scatter_nd(Call& c) {
                       sym._slice_assign(c.x(), updates, {.begin = r->begin, .end = r->end, .step = r->step}));
   }
   if (kind == Scatter::none) {
-    return c.set_like(c.input(0), sym._scatter_set_nd(c.x(), c.x(2), tuples(c, 1, c.shape(), 0), {.shape = c.shape()}));
+    const Symbol updates = c.shape(2).empty() ? reshaped(c.x(2), Shape(1)) : c.x(2);  // Kaon's element is (1,)
+    return c.set_like(c.input(0),
+                      sym._scatter_set_nd(c.x(), updates, tuples(c, 1, c.shape(), 0), {.shape = c.shape()}));
   }
   // rows of a matrix, by their numbers
   const int64_t rows = c.shape().product(0, int(k)), width = c.shape().product(int(k), c.rank());

@@ -56,7 +56,7 @@ std::vector<OnnxCase> onnx_cases(const Row& row, const std::vector<DType>& dtype
   const bool has_result = row.def->visible_outputs(row.attrs.get()) > 0;  // else it is called outside of graphs
   if (row.options.refused || row.options.training || !has_result) return {};
   for (DType t : dtypes) {
-    if (!row.accepts(t)) continue;
+    if (!row.accepts(t) || !(row.options.tried & dtype_bit(t))) continue;
     OnnxCase c{.operator_name = std::string(row.def->name()), .title = fmt::format("{} {}", row.str(), name_of(t))};
     auto [program, names] = symbol_of(row);
     c.program = program, c.names = names;
@@ -136,8 +136,14 @@ std::vector<OnnxCase> control_flow_cases() {
 std::vector<OnnxCase> all_onnx_cases() {
   std::vector<OnnxCase> cases;
   for (const Row& row : all_rows()) {
-    for (OnnxCase& c : onnx_cases(row, {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8}))
-      cases.push_back(std::move(c));
+    // in one dtype; then, where inputs follow the row's, in integers, bool and 16 bits
+    std::vector<std::vector<DType>> tried{{DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8}};
+    if (row.follows_dtype() && row.accepts(DType::float32)) {
+      tried.insert(tried.end(), {{DType::int32}, {DType::uint8}, {DType::boolean}, {DType::float16}});
+    }
+    for (const std::vector<DType>& dtypes : tried) {
+      for (OnnxCase& c : onnx_cases(row, dtypes)) cases.push_back(std::move(c));
+    }
   }
   for (OnnxCase& c : control_flow_cases()) cases.push_back(std::move(c));
   return cases;
