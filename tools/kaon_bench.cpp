@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "Numbers of threads to measure, as 1,2; default: the cores that it may run on")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024));
-  app.add_option("--seconds", seconds, "For each row")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--seconds", seconds, "For each row")->capture_default_str()->check(tools::positive_number());
   return tools::run_tool(app, argc, argv, [&] {
     if (!dtype.empty()) tools::parse_dtype(dtype, "--dtype");  // before the heading
     fmt::print("{:>8} {:>6} {:>12} {:>12} {:>12} {:>8}\n", "threads", "batch", "median ms", "90% ms", "items/s",

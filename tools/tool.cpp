@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -24,6 +25,11 @@ int run_tool(CLI::App& app, int argc, char** argv, const std::function<void()>& 
   app.set_version_flag("--version", "Kaon " KAON_VERSION);
   try {
     app.parse(argc, argv);
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& value : option->results()) {
+        if (value.empty()) throw CLI::ValidationError(option->get_name(), "expected a value, got an empty text");
+      }
+    }
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
     fmt::print(stderr, "{}: {}\n{} --help says what it takes.\n", app.get_name(), e.what(), app.get_name());
@@ -188,6 +194,18 @@ const CLI::Validator& whole_number() {
       [](const std::string& text) {
         const bool is_whole = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == text.npos;
         return is_whole ? std::string() : fmt::format("expected a whole number of 0 or more, got '{}'", text);
+      },
+      "");
+  return validator;
+}
+
+const CLI::Validator& positive_number() {
+  static const CLI::Validator validator(
+      [](const std::string& text) {
+        double number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool is_number = error == std::errc() && end == text.data() + text.size() && std::isfinite(number);
+        return is_number && number > 0 ? std::string() : fmt::format("expected a number above 0, got '{}'", text);
       },
       "");
   return validator;

@@ -40,8 +40,9 @@ std::pair<std::string, Shape> parse_shape(const std::string& text);
 std::vector<Shape> parse_shapes(const std::vector<std::string>& texts, const Model& model);
 // Throws ValueError, "<option> <why>", where one of the options is on the command line.
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, std::string_view why);
-// Of an option: a whole number of 0 or more.
+// Of an option: a whole number of 0 or more, and a number above 0.
 const CLI::Validator& whole_number();
+const CLI::Validator& positive_number();
 // Throws IoError, naming the file, where the folder that it would be written into is not there.
 void check_folder(const std::filesystem::path& file);
 // Whether both are there and one.

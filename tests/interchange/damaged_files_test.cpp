@@ -95,9 +95,10 @@ TEST_CASE("damaged files: what is cut off anywhere is refused with the file and 
       check_refused(folder / name, whole.substr(0, left), "");
     }
     CAPTURE(name);
-    if (!std::string_view(name).ends_with(".npz") && !std::string_view(name).ends_with(".pt")) {
-      check_refused(folder / name, "XXXXXXXXXXXXXXXX" + whole, "");  // another magic number
-    }
+    // another magic number: archives are found by their end, and a model has no mark
+    const std::string_view kind = name;
+    if (kind.ends_with(".npz") || kind.ends_with(".pt") || kind.ends_with(".onnx")) continue;
+    check_refused(folder / name, "XXXXXXXXXXXXXXXX" + whole, "");
   }
 }
 

@@ -244,6 +244,13 @@ TEST_CASE("tools: kaon-convert refuses options that would do nothing or harm", "
     check_refused(tool, net + "--shape data=1,3 --shape data=2,3", {"two shapes for the input 'data'"});
     check_refused(tool, net + "--shape data=1,,2", {"got 'data=1,,2'"});
   }
+  for (const char* option : {"--dtype ''", "--only ''", "--rename ''"}) {
+    check_refused("convert", t + out("o.npz") + option, {"got an empty text"}, 2);
+  }
+  check_refused("info", net + "--plot ''", {"--plot: expected a value, got an empty text"}, 2);
+  for (const char* seconds : {"0", "-1", "nan", "inf", "1s"}) {
+    check_refused("bench", net + "--shape 1,3 --seconds " + seconds, {"--seconds: expected a number above 0"}, 2);
+  }
   check_refused("bench", net + "--shape 1,3 --dtype float3", {"--dtype", "'float3'"});
   check_refused("bench", net + "--shape 1,3 --params " + quoted(e.folder / "none"), {"none"});
 }
