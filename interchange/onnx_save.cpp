@@ -100,9 +100,10 @@ Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset, 
     try {
       graphs.push_back(write_sized(inputs, any, sizes, opset, program_for));
     } catch (const ShapeError& e) {
-      std::rethrow_exception(e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
-                                                        "latest call or the shapes given {}",
-                                                        any.describe(sizes), any.describe(any.known()))));
+      std::rethrow_exception(
+          e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
+                                     "latest call or the shapes given {}",
+                                     any.describe(sizes), any.describe(any.known()))));
     }
   }
   for (const Sizes& sizes : any.large()) {
@@ -112,9 +113,10 @@ Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset, 
   for (size_t n = 0; n < any.names().size(); ++n) {
     const auto one = try_write(inputs, any, any.with_one(n), opset, program_for);
     if (!one || any.holds_for(joined, *one)) continue;
-    throw ValueError(fmt::format("[onnx] {0} cannot have any size: for {0} = 1 the outputs have other dimensions, as "
-                                 "where an operator leaves out those of size 1",
-                                 any.names()[n].name));
+    throw ValueError(
+        fmt::format("[onnx] {0} cannot have any size: for {0} = 1 the outputs have other dimensions, as "
+                    "where an operator leaves out those of size 1",
+                    any.names()[n].name));
   }
   return joined;
 }

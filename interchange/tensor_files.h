@@ -28,12 +28,13 @@ enum class FileKind : uint8_t {
 };
 KAON_API std::string_view name_of(FileKind kind);
 
-// By the first bytes of the file, where they tell; the name decides the rest. Blocks. Throws IoError for a file that
-// cannot be read.
+// By the first bytes of the file, where they tell; the name decides the rest, so that the reader of a damaged file says
+// what is wrong. Blocks. Throws IoError for a file that cannot be read, and for a folder.
 KAON_API FileKind kind_of(const std::filesystem::path& file);
 
-// The arrays of a file of MXNet's, safetensors, NumPy's or PyTorch's; that of an npy file is named as the file. Throws
-// as the reader of its kind, and IoError for a file that has none.
+// The arrays of a file of MXNet's, safetensors, NumPy's or PyTorch's; that of an npy file is named as the file. Of an
+// ONNX model: the initializers of its graph, in its own layout. Throws as the reader of its kind, and IoError for a
+// file that has none.
 KAON_API NamedArrays load_tensors(const std::filesystem::path& file);
 
 struct SaveTensorsOptions {
@@ -62,7 +63,8 @@ struct FileSummary {
   std::map<std::string, int64_t> operators;  // how often each is there
   std::vector<std::string> problems;         // what is not supported, or does not fit
 };
-// What is in a file. Reads no values but those of formats without a table. Throws as the readers do.
+// What is in a file. Reads no values but those of formats without a table. Throws as the readers do, and IoError, with
+// the kinds that are known, for a file of none of them.
 KAON_API FileSummary summarize_file(const std::filesystem::path& file);
 
 }  // namespace kaon

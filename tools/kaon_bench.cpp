@@ -60,8 +60,9 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "Numbers of threads to measure, as 1,2; default: the cores that it may run on")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024));
-  app.add_option("--seconds", seconds, "For each row")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--seconds", seconds, "For each row")->capture_default_str()->check(tools::positive_number());
   return tools::run_tool(app, argc, argv, [&] {
+    if (!dtype.empty()) tools::parse_dtype(dtype, "--dtype");  // before the heading
     fmt::print("{:>8} {:>6} {:>12} {:>12} {:>12} {:>8}\n", "threads", "batch", "median ms", "90% ms", "items/s",
                "calls");
     for (const int n : threads) {
@@ -70,14 +71,16 @@ int main(int argc, char** argv) {
       tools::Model model = tools::open_model(file, params);
       if (!model.is_onnx) model.block.initialize(init::Uniform(0.07));  // what no file gives
       model.block.hybridize({.static_alloc = true, .static_shape = true});
-      const std::vector<Shape> given = model.parse_shapes(shapes);
+      const std::vector<Shape> given = tools::parse_shapes(shapes, model);
       for (const int64_t batch : batches.empty() ? std::vector<int64_t>{0} : batches) {
         std::vector<NDArray> inputs;
         for (size_t i = 0; i < given.size(); ++i) {
           Shape shape = given[i];
-          if (shape.ndim() == 0) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
+          if (shape.ndim() == 0)
+            throw ValueError(fmt::format("--shape: none for the input '{}'{}", model.inputs[i], model.hint));
           if (batch > 0) shape[0] = batch;
-          inputs.push_back(nd.ones(shape, {.dtype = dtype.empty() ? model.dtypes[i] : tools::parse_dtype(dtype)}));
+          inputs.push_back(
+              nd.ones(shape, {.dtype = dtype.empty() ? model.dtypes[i] : tools::parse_dtype(dtype, "--dtype")}));
         }
         const Figures f = measure(model, inputs, seconds);
         fmt::print("{:>8} {:>6} {:>12.3f} {:>12.3f} {:>12.1f} {:>8}\n", n, inputs.empty() ? 1 : inputs[0].shape()[0],

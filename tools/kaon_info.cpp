@@ -1,5 +1,6 @@
 // kaon-info: what is in a file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -14,7 +15,11 @@ using namespace kaon;
 namespace {
 
 void print_tensors(const FileSummary& summary, size_t most) {
-  if (summary.tensors.empty()) return;
+  if (summary.tensors.empty()) {
+    const bool holds_tensors = summary.operators.empty() && summary.inputs.empty() && summary.problems.empty();
+    if (holds_tensors) fmt::print("tensors: none\n");
+    return;
+  }
   size_t width = 4;
   for (size_t i = 0; i < std::min(most, summary.tensors.size()); ++i)
     width = std::max(width, summary.tensors[i].name.size());
@@ -60,10 +65,21 @@ int main(int argc, char** argv) {
   std::vector<std::string> shapes;
   size_t most = 50;
   app.add_option("file", file, "The file")->required();
-  app.add_option("--tensors", most, "How many tensors to list; 0: all")->capture_default_str();
+  app.add_option("--tensors", most, "How many tensors to list; 0: all")
+      ->capture_default_str()
+      ->check(tools::whole_number());
   app.add_option("--shape", shapes, "The shape of an input, as data=1,3,224,224: prints a table of the operators");
   app.add_option("--plot", plot, "Writes a picture of the net: SVG by Graphviz, or Graphviz's text");
   return tools::run_tool(app, argc, argv, [&] {
+    const FileKind kind = kind_of(file);
+    if ((!shapes.empty() || !plot.empty()) && kind != FileKind::onnx && kind != FileKind::mxnet_symbol) {
+      throw ValueError(
+          fmt::format("--shape and --plot are for nets (.onnx and symbol.json); {} is {}", file, name_of(kind)));
+    }
+    if (!plot.empty() && !plot.ends_with(".svg") && !plot.ends_with(".dot")) {
+      throw ValueError(fmt::format("--plot: expected a name ending in .svg or .dot, got '{}'", plot));
+    }
+    if (!plot.empty()) tools::check_folder(plot);
     const FileSummary summary = summarize_file(file);
     fmt::print("{}: {}, {}\n", file, name_of(summary.kind), tools::size_text(summary.bytes));
     for (const auto& [key, text] : summary.metadata) fmt::print("  {}: {}\n", key, text);
@@ -80,20 +96,24 @@ int main(int argc, char** argv) {
     Shapes known;
     if (summary.kind == FileKind::onnx) {  // whose operators are those for inputs of these shapes
       const tools::Model model = tools::open_model(file, {});
-      const std::vector<Shape> given = model.parse_shapes(shapes);
+      const std::vector<Shape> given = tools::parse_shapes(shapes, model);
       for (size_t i = 0; i < given.size(); ++i) {
         if (given[i].ndim() > 0) known[model.inputs[i]] = given[i];
-        else if (!shapes.empty()) throw ValueError(fmt::format("--shape: none for the input '{}'", model.inputs[i]));
       }
       program = onnx::load(file).specialize(shapes.empty() ? std::vector<Shape>() : given).program();
-    } else if (summary.kind == FileKind::mxnet_symbol) {
+    } else {
       program = Symbol::load(file);
+      const std::vector<std::string> names = program.list_inputs();
       for (const std::string& text : shapes) {
         const auto [name, shape] = tools::parse_shape(text);
-        known[name.empty() ? program.list_inputs().at(0) : name] = shape;
+        if (!name.empty() && std::ranges::find(names, name) == names.end()) {
+          throw ValueError(fmt::format("--shape: the net has no input '{}'; it has: {}", name, fmt::join(names, ", ")));
+        }
+        const std::string& input = name.empty() ? names.at(0) : name;
+        if (!known.emplace(input, shape).second) {
+          throw ValueError(fmt::format("--shape: two shapes for the input '{}'", input));
+        }
       }
-    } else {
-      throw ValueError("--shape and --plot are for nets (.onnx and symbol.json)");
     }
     if (!shapes.empty()) fmt::print("{}", print_summary(program, known));
     if (!plot.empty()) fmt::print("wrote {}\n", plot_network(program, plot, {.shapes = known, .title = file}).string());

@@ -1,16 +1,21 @@
 #include "kaon/tools/tool.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <set>
 
 #include "kaon/engine/error.h"
 #include "kaon/interchange/load_weights.h"
 #include "kaon/interchange/onnx.h"
 #include "kaon/interchange/tensor_files.h"
+#include "kaon/ops/functions.h"
 
 namespace kaon::tools {
 
@@ -18,9 +23,21 @@ namespace fs = std::filesystem;
 
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<void()>& run) {
   app.set_version_flag("--version", "Kaon " KAON_VERSION);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& value : option->results()) {
+        if (value.empty()) throw CLI::ValidationError(option->get_name(), "expected a value, got an empty text");
+      }
+    }
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
+    fmt::print(stderr, "{}: {}\n{} --help says what it takes.\n", app.get_name(), e.what(), app.get_name());
+    return 2;
+  }
   try {
     run();
+    if (std::fflush(stdout) != 0) throw IoError(fmt::format("cannot write the output: {}", std::strerror(errno)));
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}: {}\n", app.get_name(), e.what());
     return 1;
@@ -53,6 +70,42 @@ fs::path weights_beside(const fs::path& file) {
   return {};
 }
 
+// Calls and waits, so that errors of kernels come here too. They name the file.
+template <class Block>
+std::function<std::vector<NDArray>(const std::vector<NDArray>&)> forward_of(const Block& block, const fs::path& file) {
+  return [block, file](const std::vector<NDArray>& inputs) {
+    try {
+      std::vector<NDArray> results = block.forward(inputs);
+      for (const NDArray& result : results) result.wait_to_read();
+      return results;
+    } catch (const Error& e) {
+      if (std::string_view(e.what()).find(file.string()) != std::string_view::npos) throw;
+      std::rethrow_exception(e.with_context(fmt::format(" (in {})", file.string())));
+    }
+  };
+}
+
+// What files say of the inputs' dtypes, and what follows from the weights'; else float32.
+std::vector<DType> dtypes_of(const Symbol& program, const std::vector<std::string>& inputs,
+                             const NamedArrays& tensors) {
+  DTypes known;
+  const std::vector<std::string> all = program.list_inputs(), arguments = program.list_arguments();
+  for (const auto& [name, array] : tensors) {
+    if (array.defined() && std::ranges::find(all, name) != all.end()) known[name] = array.dtype();
+  }
+  std::vector<DType> dtypes(inputs.size(), DType::float32);
+  try {
+    const auto inferred = program.infer_type(known).arguments;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto at = std::ranges::find(arguments, inputs[i]);
+      if (at != arguments.end()) dtypes[i] = inferred[size_t(at - arguments.begin())].value_or(DType::float32);
+    }
+  } catch (const TypeError&) {
+    return dtypes;  // the call says what contradicts itself
+  }
+  return dtypes;
+}
+
 }  // namespace
 
 Model open_model(const fs::path& file, const fs::path& params) {
@@ -60,8 +113,8 @@ Model open_model(const fs::path& file, const fs::path& params) {
   if (kind == FileKind::onnx) {
     if (!params.empty()) throw ValueError("--params: an ONNX model has its own");
     const onnx::Block block = onnx::load(file, {.trainable = false});
-    Model model{.block = block, .forward = {}, .inputs = {}, .outputs = {}, .dtypes = {}, .is_onnx = true};
-    model.forward = [block](const std::vector<NDArray>& inputs) { return block.forward(inputs); };
+    Model model{.block = block, .forward = {}, .inputs = {}, .outputs = {}, .dtypes = {}, .is_onnx = true, .hint = {}};
+    model.forward = forward_of(block, file);
     for (const onnx::ValueInfo& value : block.inputs()) {
       model.inputs.push_back(value.name);
       model.dtypes.push_back(value.dtype);
@@ -70,8 +123,8 @@ Model open_model(const fs::path& file, const fs::path& params) {
     return model;
   }
   if (kind != FileKind::mxnet_symbol) {
-    throw IoError(fmt::format("{}: expected a net (.onnx or symbol.json), found a file that is {}", file.string(),
-                              name_of(kind)));
+    throw IoError(fmt::format("{}: expected a net (.onnx or symbol.json), found {}", file.string(),
+                              kind == FileKind::unknown ? "a file of a kind that is not known" : name_of(kind)));
   }
   const Symbol program = Symbol::load(file);
   const fs::path weights = params.empty() ? weights_beside(file) : params;
@@ -86,13 +139,17 @@ Model open_model(const fs::path& file, const fs::path& params) {
     if (known.contains(name) || (is_mxnet && name.ends_with("label"))) continue;
     inputs.push_back(name);
   }
+  std::string hint;
+  if (weights.empty()) hint = "; no weights were found beside the net: --params names their file";
   const auto model_of = [&](const gluon::SymbolBlock& block) {
     Model model{.block = block,
                 .forward = {},
                 .inputs = inputs,
                 .outputs = program.list_outputs(),
-                .dtypes = std::vector<DType>(inputs.size(), DType::float32)};
-    model.forward = [block](const std::vector<NDArray>& arrays) { return block.forward(arrays); };
+                .dtypes = dtypes_of(program, inputs, tensors),
+                .is_onnx = false,
+                .hint = hint};
+    model.forward = forward_of(block, file);
     return model;
   };
   if (is_mxnet) return model_of(gluon::SymbolBlock::imports(file, inputs, weights, Device(), false, true));
@@ -102,15 +159,87 @@ Model open_model(const fs::path& file, const fs::path& params) {
   return model_of(block);
 }
 
-std::vector<Shape> Model::parse_shapes(const std::vector<std::string>& texts) const {
+std::vector<Shape> parse_shapes(const std::vector<std::string>& texts, const Model& model) {
+  const std::vector<std::string>& inputs = model.inputs;
   std::vector<Shape> shapes(inputs.size());
   for (const std::string& text : texts) {
     const auto [name, shape] = parse_shape(text);
+    if (name.empty() && inputs.size() != 1) {
+      throw ValueError(fmt::format("--shape: the net has {} inputs ({}): say which, as {}={}{}", inputs.size(),
+                                   fmt::join(inputs, ", "), inputs.empty() ? "data" : inputs[0], text, model.hint));
+    }
     const auto at = name.empty() ? inputs.begin() : std::ranges::find(inputs, name);
-    if (at == inputs.end()) throw ValueError(fmt::format("--shape: the net has no input '{}'", name));
-    shapes[size_t(at - inputs.begin())] = shape;
+    if (at == inputs.end()) {
+      throw ValueError(fmt::format("--shape: the net has no input '{}'; it has: {}", name, fmt::join(inputs, ", ")));
+    }
+    Shape& place = shapes[size_t(at - inputs.begin())];
+    if (place.ndim() > 0) throw ValueError(fmt::format("--shape: two shapes for the input '{}'", *at));
+    place = shape;
+  }
+  for (size_t i = 0; i < shapes.size() && !texts.empty(); ++i) {
+    if (shapes[i].ndim() > 0) continue;
+    throw ValueError(fmt::format("--shape: none for the input '{}'{}", inputs[i], model.hint));
   }
   return shapes;
+}
+
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, std::string_view why) {
+  for (const char* option : options) {
+    if (app.count(option) > 0) throw ValueError(fmt::format("{} {}", option, why));
+  }
+}
+
+const CLI::Validator& whole_number() {
+  static const CLI::Validator validator(
+      [](const std::string& text) {
+        const bool is_whole = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == text.npos;
+        return is_whole ? std::string() : fmt::format("expected a whole number of 0 or more, got '{}'", text);
+      },
+      "");
+  return validator;
+}
+
+const CLI::Validator& positive_number() {
+  static const CLI::Validator validator(
+      [](const std::string& text) {
+        double number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool is_number = error == std::errc() && end == text.data() + text.size() && std::isfinite(number);
+        return is_number && number > 0 ? std::string() : fmt::format("expected a number above 0, got '{}'", text);
+      },
+      "");
+  return validator;
+}
+
+void check_folder(const fs::path& file) {
+  std::error_code error;
+  if (!file.has_parent_path() || fs::is_directory(file.parent_path(), error)) return;
+  throw IoError(fmt::format("{}: there is no folder {}", file.string(), file.parent_path().string()));
+}
+
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error);
+}
+
+NDArray cast(const NDArray& array, DType dtype, const std::string& name) {
+  if (array.dtype() == dtype) return array;
+  const NDArray result = array.astype(dtype);
+  const auto fail = [&](const char* what) {
+    throw ValueError(
+        fmt::format("'{}' of {} has {} {} cannot hold", name, name_of(array.dtype()), what, name_of(dtype)));
+  };
+  if (array.size() == 0) return result;
+  if (is_floating(dtype)) {
+    const auto infinities = [](const NDArray& a) {
+      return is_floating(a.dtype()) ? nd.sum(nd.isinf(a).astype(DType::float64)).asscalar<double>() : 0.0;
+    };
+    if (infinities(result) != infinities(array)) fail("numbers so large that");
+    return result;
+  }
+  const NDArray same = nd.broadcast_equal(result.astype(DType::float64), array.astype(DType::float64));
+  if (nd.min(same.astype(DType::float64)).asscalar<double>() == 0) fail("numbers that");
+  return result;
 }
 
 std::pair<std::string, Shape> parse_shape(const std::string& text) {
@@ -140,17 +269,19 @@ std::pair<std::string, Shape> parse_shape(const std::string& text) {
 
 std::pair<std::string, std::string> parse_pair(const std::string& text, std::string_view option) {
   const size_t equals = text.find('=');
-  if (equals == std::string::npos) throw ValueError(fmt::format("{}: expected key=value, got '{}'", option, text));
+  if (equals == std::string::npos || equals == 0) {
+    throw ValueError(fmt::format("{}: expected key=value, got '{}'", option, text));
+  }
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-DType parse_dtype(const std::string& text) {
+DType parse_dtype(const std::string& text, std::string_view option) {
   std::string names;
   for (DType dtype : ops::all_dtypes) {
     if (text == name_of(dtype)) return dtype;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(dtype));
   }
-  throw ValueError(fmt::format("a dtype: expected one of {}, got '{}'", names, text));
+  throw ValueError(fmt::format("{}: expected one of {}, got '{}'", option, names, text));
 }
 
 std::string size_text(uint64_t bytes) {

@@ -76,13 +76,14 @@ class Parser {
     return *a;
   }
 
-  // A whole number in [0, limit).
-  uint32_t number(const json::value& value, size_t limit, const std::string& what) {
+  // A whole number in [0, limit); what() names it in errors.
+  template <class What>
+  uint32_t number(const json::value& value, size_t limit, const What& what) {
     boost::system::error_code error;
     const auto n = value.to_number<int64_t>(error);
     const bool whole = value.is_int64() || value.is_uint64();
     if (!whole || error || n < 0 || uint64_t(n) >= limit) {
-      file_.fail(fmt::format("{}: expected a number from 0 to {}, found {}", what, limit - 1, shorten(value)));
+      file_.fail(fmt::format("{}: expected a number from 0 to {}, found {}", what(), limit - 1, shorten(value)));
     }
     return uint32_t(n);
   }
@@ -94,12 +95,15 @@ class Parser {
   // [[node, output, version], ...]; before 0.9 without version.
   void entries(const json::array& list, std::vector<FileEntry>& out, const std::string& what) {
     constexpr size_t any = std::numeric_limits<uint32_t>::max();
-    for (const json::value& value : list) {
-      const json::array& e = array(value, what);
-      if (e.size() != 2 && e.size() != 3) file_.fail(fmt::format("{}: expected [node, output, version]", what));
-      out.push_back({.node = number(e[0], file_.nodes.size(), what),
-                     .output = number(e[1], any, what),
-                     .version = e.size() == 3 ? number(e[2], any, what) : 0});
+    for (size_t i = 0; i < list.size(); ++i) {
+      const json::array* e = list[i].if_array();
+      const auto place = [&] { return fmt::format("{}, entry {}", what, i); };
+      if (!e || (e->size() != 2 && e->size() != 3)) {
+        file_.fail(fmt::format("{}: expected [node, output, version], found {}", place(), shorten(list[i])));
+      }
+      const auto part = [&](size_t at, size_t limit) { return number((*e)[at], limit, place); };
+      out.push_back(
+          {.node = part(0, file_.nodes.size()), .output = part(1, any), .version = e->size() == 3 ? part(2, any) : 0});
     }
   }
 
@@ -155,8 +159,9 @@ class Parser {
   }
 
   void arg_nodes(const json::array& list) {
-    for (const json::value& value : list) {
-      const uint32_t i = number(value, file_.nodes.size(), "\"arg_nodes\"");
+    for (size_t at = 0; at < list.size(); ++at) {
+      const uint32_t i =
+          number(list[at], file_.nodes.size(), [&] { return fmt::format("node number {} of \"arg_nodes\"", at); });
       if (file_.nodes[i].op != "null") file_.fail(i, "\"arg_nodes\" names it, but it is no variable");
     }
   }
@@ -196,9 +201,9 @@ class Parser {
       }
       const json::value& content = (*pair)[1];
       if (key == "mxnet_version") {
-        file_.mxnet_version = number(content, 100'000'000, "\"mxnet_version\"");
+        file_.mxnet_version = number(content, 100'000'000, [] { return "\"mxnet_version\""; });
       } else if (key == "is_np_shape") {
-        file_.numpy_shape = number(content, 2, "\"is_np_shape\"") != 0;
+        file_.numpy_shape = number(content, 2, [] { return "\"is_np_shape\""; }) != 0;
       }
       if (has_fraction(content)) {
         file_.fail(fmt::format("attribute '{}' of the graph: expected whole numbers, found {}", std::string_view(key),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "kaon/engine/error.h"
@@ -11,6 +12,7 @@
 #include "kaon/interchange/numpy/npy_format.h"
 #include "kaon/interchange/numpy_files.h"
 #include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/format/model.h"
 #include "kaon/interchange/safetensors.h"
 #include "kaon/interchange/safetensors/header.h"
 #include "kaon/interchange/torch_files.h"
@@ -52,6 +54,24 @@ FileKind kind_of_json(const FileBytes& file) {
   return nodes != std::string_view::npos ? FileKind::mxnet_symbol : FileKind::unknown;
 }
 
+// Of damaged files, whose readers say what is wrong.
+FileKind kind_of_name(const fs::path& path) {
+  const std::string name = path.filename().string();
+  constexpr std::pair<std::string_view, FileKind> endings[] = {{".params", FileKind::mxnet_params},
+                                                               {".nd", FileKind::mxnet_params},
+                                                               {".safetensors", FileKind::safetensors},
+                                                               {".safetensors.index.json", FileKind::safetensors_index},
+                                                               {".json", FileKind::mxnet_symbol},
+                                                               {".npy", FileKind::npy},
+                                                               {".npz", FileKind::npz},
+                                                               {".pt", FileKind::torch},
+                                                               {".pth", FileKind::torch}};
+  for (const auto& [ending, kind] : endings) {
+    if (name.ends_with(ending)) return kind;
+  }
+  return FileKind::unknown;
+}
+
 FileKind kind_of_bytes(const FileBytes& file, const fs::path& path) {
   const std::string_view bytes = file.view();
   const auto begins = [&](std::string_view mark) { return bytes.starts_with(mark); };
@@ -66,17 +86,52 @@ FileKind kind_of_bytes(const FileBytes& file, const fs::path& path) {
     if (bytes.size() >= 9 && bytes[8] == '{' && first <= bytes.size() - 8) return FileKind::safetensors;
   }
   if (const size_t text = bytes.find_first_not_of(" \t\r\n"); text != std::string_view::npos && bytes[text] == '{') {
-    return kind_of_json(file);
+    if (const FileKind kind = kind_of_json(file); kind != FileKind::unknown) return kind;
   }
+  const FileKind by_name = kind_of_name(path);
+  if (by_name != FileKind::unknown) return by_name;
   if (bytes.size() >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return FileKind::mxnet_states;
-  if (extension == ".safetensors") return FileKind::safetensors;
-  if (extension == ".params" || extension == ".nd") return FileKind::mxnet_params;
   return FileKind::unknown;
+}
+
+[[noreturn]] void fail_unknown(const fs::path& file, std::string_view found) {
+  throw IoError(
+      fmt::format("{}: expected MXNet's .params or symbol.json, .safetensors or its index, .npy, .npz, "
+                  "PyTorch's .pt or .onnx, found {}",
+                  file.string(), found));
+}
+
+std::string_view found_in(const fs::path& file) {
+  return fs::file_size(file) == 0 ? "an empty file" : "a file that is of none of these by its contents or its name";
+}
+
+// The initializers of the model's graph, by their names and in its own layout.
+NamedArrays load_initializers(const fs::path& file) {
+  const onnx::format::Model model = onnx::format::read_model(file);
+  NamedArrays arrays;
+  std::unordered_set<std::string_view> seen;
+  const auto add = [&](const std::string& name, const auto& values) {
+    try {
+      if (!seen.insert(name).second) throw IoError(fmt::format("[onnx] two initializers are named '{}'", name));
+      arrays.emplace_back(name, values());
+    } catch (const Error& e) {
+      std::rethrow_exception(e.with_context(" in " + file.string()));
+    }
+  };
+  for (const onnx::format::Tensor& t : model.graph.initializers) add(t.name, [&] { return t.values(); });
+  for (const onnx::format::SparseTensor& t : model.graph.sparse_initializers) {
+    add(t.values.name, [&] { return dense(t); });
+  }
+  return arrays;
 }
 
 }  // namespace
 
-FileKind kind_of(const fs::path& file) { return kind_of_bytes(FileBytes::map(file), file); }
+FileKind kind_of(const fs::path& file) {
+  std::error_code error;
+  if (fs::is_directory(file, error)) fail_unknown(file, "a folder");
+  return kind_of_bytes(FileBytes::map(file), file);
+}
 
 NamedArrays load_tensors(const fs::path& file) {
   const FileKind kind = kind_of(file);
@@ -88,8 +143,11 @@ NamedArrays load_tensors(const fs::path& file) {
     case FileKind::npz: return npz::load(file);
     case FileKind::torch:
     case FileKind::torch_legacy: return torch_files::load(file);
-    default: throw IoError(fmt::format("{}: expected a file of tensors, found one {}", file.string(), name_of(kind)));
+    case FileKind::onnx: return load_initializers(file);
+    case FileKind::unknown: fail_unknown(file, found_in(file));
+    default: throw IoError(fmt::format("{}: expected a file of tensors, found {}", file.string(), name_of(kind)));
   }
+  return {};
 }
 
 void save_tensors(const fs::path& file, const NamedArrays& arrays, const SaveTensorsOptions& options) {
@@ -198,7 +256,7 @@ FileSummary summarize_file(const fs::path& file) {
       summary.problems.push_back("load it by PyTorch and save it again by torch.save");
       break;
     case FileKind::onnx: add_onnx(summary, file); break;
-    case FileKind::unknown: summary.problems.push_back("no reader knows this kind"); break;
+    case FileKind::unknown: fail_unknown(file, found_in(file));
   }
   return summary;
 }

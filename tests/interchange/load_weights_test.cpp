@@ -1,9 +1,14 @@
 #include "kaon/interchange/load_weights.h"
 
+#include <fstream>
+
 #include "kaon/gluon/rnn/rnn.h"
+#include "kaon/interchange/onnx.h"
 #include "kaon/interchange/safetensors.h"
+#include "kaon/interchange/tensor_files.h"
 #include "kaon/interchange/torch_files.h"
 #include "kaon/tests/gluon/support.h"
+#include "kaon/tests/interchange/onnx/models.h"
 #include "kaon/tests/interchange/support.h"
 
 namespace load_weights_test {
@@ -206,6 +211,36 @@ TEST_CASE("load_weights: of a file, parameters take over mapped memory, and trai
   gluon::load_weights(two, foreign_file("tree.pt"), {.ignore_extra = true});
   two.a.set_data(nd.zeros({6}));
   CHECK(values(two.b.data()) == values(foreign_array({4, 6}, DType::float32)[0]));
+}
+
+// A net of ONNX's y = x w keeps (out, in), as PyTorch's Linear and files that were saved before it was called so.
+TEST_CASE("load_weights: names for matrices that loaded nets keep transposed", "[interchange]") {
+  for (const int64_t columns : {4, 5}) {
+    CAPTURE(columns);
+    const ScratchFolder folder;
+    onnx::format::Model m = onnx_model(17);
+    m.graph.inputs = {onnx_info("x", onnx::format::ElementType::float32, {-1, 4})};
+    m.graph.outputs = {onnx_info("y", onnx::format::ElementType::float32, {-1, columns})};
+    m.graph.initializers = {onnx_tensor<float>("w", {4, columns}, onnx::format::ElementType::float32,
+                                               std::vector<float>(size_t(4 * columns), 1.0f))};
+    m.graph.nodes = {onnx_node("MatMul", {"x", "w"}, {"y"})};
+    std::ofstream(folder / "net.onnx", std::ios::binary) << onnx::format::write_model(m);
+    const NDArray own = nd.random_normal({columns, 4}), x = nd.random_normal({3, 4});
+    const NDArray y = nd.dot(x, nd.transpose(own));
+    nd_file::save(folder / "old.params", {{"w", own}});
+    save_tensors(folder / "torch.safetensors", {{"fc.weight", own}});
+
+    onnx::Block net = onnx::load(folder / "net.onnx");
+    const auto check = [&](const fs::path& file, const gluon::Rename& rule) {
+      gluon::load_weights(net, file, {.rename = {rule}});
+      CHECK(nd.max(nd.abs(net(x) - y)).asscalar<float>() < 1e-5f);
+      for (const gluon::Parameter& p : net.collect_params()) p.set_data(nd.zeros({columns, 4}));
+    };
+    check(folder / "old.params", {"^(w)$", "$1.transposed"});
+    check(folder / "torch.safetensors", {"^fc\\.weight$", "w.transposed"});
+    CHECK_THROWS_AS(net.load_parameters(folder / "old.params"), ValueError);
+    if (columns != 4) CHECK_THROWS_AS(gluon::load_weights(net, folder / "old.params"), ShapeError);
+  }
 }
 
 }  // namespace load_weights_test

@@ -32,7 +32,7 @@ TEST_CASE("tensor files: the kind is known by the contents, whatever the name", 
   std::ofstream(folder / "empty") << "";
   CHECK(kind_of(folder / "empty") == FileKind::unknown);
   CHECK_THROWS_AS(kind_of(folder / "none"), IoError);
-  CHECK_THAT(refusal([&] { load_tensors(folder / "text"); }), Contains("of a kind that is not known"));
+  CHECK_THAT(refusal([&] { load_tensors(folder / "text"); }), Contains("none of these by its contents or its name"));
   CHECK_THAT(refusal([&] { load_tensors(folder / "s.json"); }), Contains("expected a file of tensors"));
 }
 

@@ -364,7 +364,8 @@ class Joining {
     const auto dims = fit_dims(i);
     if (!dims) return "";
     const auto all = [&](auto holds) {
-      return std::all_of(graphs_.begin(), graphs_.end(), [&](const SizedGraph& g) { return holds(g.graph.arrays()[i]); });
+      return std::all_of(graphs_.begin(), graphs_.end(),
+                         [&](const SizedGraph& g) { return holds(g.graph.arrays()[i]); });
     };
     if (all([&](const NDArray& a) { return is_uniform(a) && convert::same_values(one_of(a), one_of(first)); })) {
       return node("Expand", {builder().initializer(one_of(first).copy(), "value"), list(*dims)});

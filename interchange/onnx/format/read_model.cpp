@@ -377,7 +377,11 @@ class Reader {
         r.fail(fmt::format("tensor {} has external data at '{}', which leaves the model's folder", t.name,
                            location->second));
       }
-      file = FileBytes::map(whole);
+      try {
+        file = FileBytes::map(whole);
+      } catch (const IoError& e) {
+        r.fail(fmt::format("tensor {} has external data at '{}': {}", t.name, location->second, e.what()));
+      }
     }
     const uint64_t offset = number(external, "offset", r), size = file->size();
     uint64_t length = number(external, "length", r);

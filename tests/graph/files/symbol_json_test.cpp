@@ -289,7 +289,7 @@ TEST_CASE("references are checked", "[symbol_json]") {
     INFO(to);
     CHECK_THROWS_WITH(Symbol::load_json(replace(good, from, to)), Contains(why));
   };
-  fails("[2, 0, 0]]", "[4, 0, 0]]", "inputs of node 3 'fc': expected a number from 0 to 3, found 4");
+  fails("[2, 0, 0]]", "[4, 0, 0]]", "inputs of node 3 'fc', entry 2: expected a number from 0 to 3, found 4");
   fails("[2, 0, 0]]", "[-1, 0, 0]]", "expected a number from 0 to 3, found -1");
   fails("[2, 0, 0]]", "[1.5, 0, 0]]", "expected a number from 0 to 3");
   fails("[2, 0, 0]]", "[\"2\", 0, 0]]", "expected a number from 0 to 3, found \"2\"");
