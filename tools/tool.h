@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kaon/gluon/symbol_block.h"
+#include "kaon/gluon/nn/sequential.h"
 #include "kaon/ops/ndarray_file.h"
 
 namespace kaon::tools {
