@@ -14,6 +14,7 @@
 #include "kaon/interchange/onnx.h"
 #include "kaon/interchange/onnx/export/program.h"
 #include "kaon/tests/support/files.h"
+#include "kaon/tests/support/skip.h"
 
 namespace kaon::test {
 
@@ -247,7 +248,7 @@ void check_cases(const std::vector<OnnxCase>& cases) {
 
 TEST_CASE("onnx rows: files for other tools", "[.]") {
   const char* folder = std::getenv("KAON_ONNX_CASES");
-  REQUIRE(folder != nullptr);
+  if (folder == nullptr) return skip("KAON_ONNX_CASES names no folder");
   write_files(folder);
 }
 
