@@ -233,7 +233,7 @@ void adopt(const std::shared_ptr<BlockNode>& parent, std::string_view name, cons
 void tell_apart(const BlockNode& parent, const std::shared_ptr<BlockNode>& child) {
   std::vector<std::pair<std::string, Parameter>> added;
   visit(child, "", [&](BlockNode& b, const std::string&) {
-    if (b.hint != "symbolblock") return;
+    if (b.hint != "symbolblock" && b.hint != "onnx") return;
     for (const auto& own : b.parameters) {
       if (own.is_shared) added.emplace_back(b.prefix, own.parameter);
     }

@@ -140,6 +140,14 @@ struct SaveOptions {
 // older model of this name is removed: a copy of such a model is one of both files.
 KAON_API void save(const gluon::nn::AnyBlock& block, const std::filesystem::path& file,
                    const SaveOptions& options = {});
+// Of a block without its type, which cannot be traced again: with names, a StateError for one that reads shapes.
+KAON_API void save(const gluon::Block& block, const std::filesystem::path& file, const SaveOptions& options = {});
+template <class Net>
+  requires gluon::nn::detail::is_hybrid_block<Net>
+void save(const Net& net, const std::filesystem::path& file, const SaveOptions& options = {}) {
+  if constexpr (gluon::nn::AnyBlock::takes<Net>) save(gluon::nn::AnyBlock(net), file, options);
+  else save(static_cast<const gluon::Block&>(net), file, options);
+}
 // The same of a program, given its inputs and the values of its other variables.
 KAON_API void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
                    const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& file,

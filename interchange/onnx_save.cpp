@@ -94,18 +94,8 @@ std::optional<SizedGraph> try_write(const Inputs& inputs, const AnySizes& any, c
   }
 }
 
-Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset, const ProgramFor& program_for) {
-  std::vector<SizedGraph> graphs;
-  for (const Sizes& sizes : any.needed()) {
-    try {
-      graphs.push_back(write_sized(inputs, any, sizes, opset, program_for));
-    } catch (const ShapeError& e) {
-      std::rethrow_exception(
-          e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
-                                     "latest call or the shapes given {}",
-                                     any.describe(sizes), any.describe(any.known()))));
-    }
-  }
+Builder join(const Inputs& inputs, const AnySizes& any, std::vector<SizedGraph> graphs, int64_t opset,
+             const ProgramFor& program_for) {
   for (const Sizes& sizes : any.large()) {
     if (auto graph = try_write(inputs, any, sizes, opset, program_for)) graphs.push_back(std::move(*graph));
   }
@@ -121,14 +111,46 @@ Builder write_for_all(const Inputs& inputs, const AnySizes& any, int64_t opset, 
   return joined;
 }
 
+// The graphs for the sizes that are needed. Throws ShapeError where the program takes none like these.
+std::vector<SizedGraph> write_needed(const Inputs& inputs, const AnySizes& any, int64_t opset,
+                                     const ProgramFor& program_for) {
+  std::vector<SizedGraph> graphs;
+  for (const Sizes& sizes : any.needed()) {
+    try {
+      graphs.push_back(write_sized(inputs, any, sizes, opset, program_for));
+    } catch (const ShapeError& e) {
+      std::rethrow_exception(
+          e.with_context(fmt::format("; the dimensions that are to have any size were {}, in the "
+                                     "latest call or the shapes given {}",
+                                     any.describe(sizes), any.describe(any.known()))));
+    }
+  }
+  return graphs;
+}
+
+Builder write_for_all(const Inputs& inputs, const std::vector<NamedSize>& names, int64_t opset,
+                      const ProgramFor& program_for) {
+  // Some programs take even sizes alone, or multiples of more.
+  for (const int64_t step : {1, 2, 4, 8, 16, 32}) {
+    const AnySizes any(names, step);
+    try {
+      return join(inputs, any, write_needed(inputs, any, opset, program_for), opset, program_for);
+    } catch (const ShapeError&) {
+      if (step == 32) break;
+    }
+  }
+  const AnySizes any(names, 1);
+  return join(inputs, any, write_needed(inputs, any, opset, program_for), opset, program_for);  // throws
+}
+
 void write(const Inputs& inputs, const ProgramFor& program_for, const std::filesystem::path& path,
            const SaveOptions& options) {
   const int64_t opset = options.opset == 0 ? kFirstOpset : options.opset;
   if (opset < kFirstOpset || opset > kLastOpset)
     throw ValueError(fmt::format("[onnx] opset {} is not written: {} to {} are", opset, kFirstOpset, kLastOpset));
-  std::vector<NamedSize> names = named_sizes(inputs, options);
+  const std::vector<NamedSize> names = named_sizes(inputs, options);
   Builder builder = names.empty() ? write_whole(program_for(inputs), opset, Builder::Constants::shared)
-                                  : write_for_all(inputs, AnySizes(std::move(names)), opset, program_for);
+                                  : write_for_all(inputs, names, opset, program_for);
   format::Model model;
   // The first IR version that has the opset: files that older tools read too.
   model.ir_version = opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : 11;
@@ -201,16 +223,19 @@ void save(const Symbol& program, const Inputs& inputs, const std::unordered_map<
       path, options);
 }
 
-void save(const gluon::nn::AnyBlock& block, const std::filesystem::path& path, const SaveOptions& options) {
+// `again` traces the block for other inputs; null where its type is not known.
+static void save(const gluon::Block& block, const gluon::nn::AnyBlock* again, const std::filesystem::path& path,
+                 const SaveOptions& options) {
   const gluon::BlockNode::Trace& trace = block.node()->latest_trace("onnx::save");
   std::unordered_map<std::string, TensorMeta> metas;
   for (const graph::SymbolNode* n : graph::topological_order(trace.graph->program().entries())) {
     if (n->is_variable() && !n->constant.defined()) metas[n->name] = n->outputs[0];
   }
-  Inputs inputs;
+  Inputs inputs, latest;
   for (size_t i = 0; i < trace.num_inputs; ++i) {
     const std::string& name = trace.graph->input_names()[i];
     TensorMeta meta = !trace.metas.empty() ? trace.metas[i] : metas.contains(name) ? metas[name] : TensorMeta();
+    latest.emplace_back(name, meta);
     if (i < options.shapes.size()) meta.shape = options.shapes[i];
     if (!meta.shape.is_known())
       throw ShapeError(fmt::format("[onnx] the shape of {} is not known: give SaveOptions::shapes", name));
@@ -219,11 +244,24 @@ void save(const gluon::nn::AnyBlock& block, const std::filesystem::path& path, c
   Program program = program_of(trace);
   const bool reads_shapes = !trace.metas.empty();
   const auto program_for = [&](const Inputs& given) {
-    if (reads_shapes) return trace_for(block, given);
+    if (reads_shapes && given != latest) {
+      if (again) return trace_for(*again, given);
+      throw StateError(
+          "[onnx] the block reads the shapes of its inputs and would have to be traced for others: give the net "
+          "itself, not a gluon::Block of it");
+    }
     program.inputs = given;
     return program;
   };
   write(inputs, program_for, path, options);
+}
+
+void save(const gluon::nn::AnyBlock& block, const std::filesystem::path& path, const SaveOptions& options) {
+  save(block, &block, path, options);
+}
+
+void save(const gluon::Block& block, const std::filesystem::path& path, const SaveOptions& options) {
+  save(block, nullptr, path, options);
 }
 
 void save(const Block& block, const std::filesystem::path& path, const SaveOptions& options) {

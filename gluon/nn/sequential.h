@@ -40,7 +40,9 @@ class AnyBlock : public Block {
  public:
   template <class B>
     requires(std::derived_from<B, Block> && !std::same_as<B, AnyBlock>)
-  AnyBlock(const B& block) : Block(block), call_(std::make_shared<Call<B>>(block)) {}
+  AnyBlock(const B& block) : Block(block), call_(std::make_shared<Call<B>>(block)) {
+    static_assert(takes<B>, "a block in a Sequential takes 1 to 6 arrays, a list of them, or an array and a list");
+  }
 
   template <class A>
   A operator()(const A& x) const {
@@ -94,9 +96,8 @@ class AnyBlock : public Block {
     }
     template <size_t n>
     static constexpr bool takes_number = takes_arrays(std::make_index_sequence<n>());
-    static_assert(takes_number<1> || takes_number<2> || takes_number<3> || takes_number<4> || takes_number<5> ||
-                      takes_number<6> || takes_list || takes_array_and_list,
-                  "a block in a Sequential takes 1 to 6 arrays, a list of them, or an array and a list");
+    static constexpr bool takes_some = takes_number<1> || takes_number<2> || takes_number<3> || takes_number<4> ||
+                                       takes_number<5> || takes_number<6> || takes_list || takes_array_and_list;
 
     explicit Call(const B& b) : block(b) {}
 
@@ -171,6 +172,12 @@ class AnyBlock : public Block {
     bool is_plain() const override { return plain; }
     B block;
   };
+
+ public:
+  template <class B>
+  static constexpr bool takes = Call<B>::takes_some;  // whether it can hold a block of this type
+
+ private:
   [[noreturn]] static void refuse_symbol(const std::string& block);
   [[noreturn]] static void refuse_number(const std::string& block, size_t arrays);
 

@@ -152,7 +152,9 @@ class Joining {
       const size_t bit = size_t(1) << name;
       for (size_t at = 0; at < corners; ++at) {
         if ((at & bit) != 0) continue;
-        p[at | bit] -= p[at];  // from one size to the next
+        const auto difference = int64_t(p[at | bit] - p[at]);  // from one size to the next
+        if (difference % sizes_.step() != 0) return std::nullopt;
+        p[at | bit] = uint64_t(difference / sizes_.step());
         p[at] -= p[at | bit] * uint64_t(graphs_[0].sizes[name]);
       }
     }
@@ -288,6 +290,7 @@ class Joining {
   void compare_arrays(std::vector<Node>& nodes) {
     std::vector<NDArray>& arrays = builder().arrays();
     std::map<std::string, std::string> computed;  // initializers that the model computes
+    std::set<std::string> with_numbers;           // those that are no codes of a Reshape
     std::set<size_t> gone;
     const size_t count = arrays.size();
     for (size_t i = 0; i < count; ++i) {
@@ -296,11 +299,12 @@ class Joining {
       });
       if (differs == graphs_.end()) continue;
       const std::string name = builder().graph().initializers[i].name;
+      if (const auto open = with_code(i); !open.empty() && only_reshapes(nodes, name)) {
+        arrays[i] = nd.array(open);
+        continue;
+      }
       if (const auto numbers = fit_numbers(i)) {
-        if (const auto open = with_code(*numbers); !open.empty() && only_reshapes(nodes, name)) {
-          arrays[i] = nd.array(open);
-          continue;
-        }
+        if (std::none_of(numbers->begin(), numbers->end(), is_code)) with_numbers.insert(name);
         computed[name] = arrays[i].ndim() == 1 ? list(*numbers) : node("Squeeze", {number((*numbers)[0]), constant(0)});
       } else if (const std::string value = computed_array(i); !value.empty()) {
         computed[name] = value;
@@ -311,13 +315,32 @@ class Joining {
       gone.insert(i);
     }
     remove(gone);
+    allow_zeros(nodes, with_numbers);
     rename(nodes, computed);
   }
 
-  // The shape of a Reshape with -1 in the place of the only dimension that depends on sizes; else {}.
-  static std::vector<int64_t> with_code(const std::vector<Polynomial>& numbers) {
-    std::vector<int64_t> codes;
-    for (const Polynomial& p : numbers) codes.push_back(is_constant(p) ? p[0] : -1);
+  static bool is_code(const Polynomial& p) { return is_constant(p) && p[0] <= 0; }
+
+  // A size that is computed may be 0.
+  static void allow_zeros(std::vector<Node>& nodes, const std::set<std::string>& shapes) {
+    for (Node& n : nodes) {
+      if (n.op_type == "Reshape" && shapes.contains(n.inputs[1]) && !n.find("allowzero"))
+        n.attributes.push_back(integer("allowzero", 1));
+    }
+  }
+
+  // The shape of a Reshape with -1 in the place of the only dimension that differs; else {}.
+  std::vector<int64_t> with_code(size_t array) const {
+    const NDArray& first = graphs_[0].graph.arrays()[array];
+    if (first.dtype() != DType::int64 || first.ndim() != 1) return {};
+    std::vector<int64_t> codes = first.asvector<int64_t>();
+    for (const SizedGraph& g : graphs_) {
+      const NDArray& other = g.graph.arrays()[array];
+      if (other.shape() != first.shape()) return {};
+      for (size_t k = 0; k < codes.size(); ++k) {
+        if (other.data<const int64_t>()[k] != first.data<const int64_t>()[k]) codes[k] = -1;
+      }
+    }
     const bool is_one = std::count(codes.begin(), codes.end(), -1) == 1;
     return is_one && std::count(codes.begin(), codes.end(), 0) == 0 ? codes : std::vector<int64_t>();
   }
@@ -397,7 +420,7 @@ class Joining {
 
 }  // namespace
 
-AnySizes::AnySizes(std::vector<NamedSize> names) : names_(std::move(names)) {
+AnySizes::AnySizes(std::vector<NamedSize> names, int64_t step) : names_(std::move(names)), step_(step) {
   if (names_.size() > kMaxNames)
     throw ValueError(
         fmt::format("[onnx] at most {} names of dimensions are written, got {}", kMaxNames, names_.size()));
@@ -406,10 +429,10 @@ AnySizes::AnySizes(std::vector<NamedSize> names) : names_(std::move(names)) {
   for (const NamedSize& n : names_) least.push_back(std::max<int64_t>(n.size, 2));
   for (size_t corner = 0; corner < size_t(1) << names_.size(); ++corner) {
     Sizes sizes = least;
-    for (size_t i = 0; i < sizes.size(); ++i) sizes[i] += int64_t(corner >> i & 1);
+    for (size_t i = 0; i < sizes.size(); ++i) sizes[i] += step * int64_t(corner >> i & 1);
     needed_.push_back(sizes);
   }
-  for (size_t i = 0; i < least.size(); ++i) least[i] += 3 + 2 * int64_t(i);
+  for (size_t i = 0; i < least.size(); ++i) least[i] += step * (3 + 2 * int64_t(i));
   needed_.push_back(least);
 }
 
@@ -431,7 +454,7 @@ std::vector<Sizes> AnySizes::large() const {
   for (const int64_t more : {17, 67, 1009}) {
     for (size_t i = 0; i < names_.size(); ++i) {
       all.push_back(needed_[0]);
-      all.back()[i] += more;
+      all.back()[i] += step_ * ((more + step_ - 1) / step_);
     }
   }
   return all;

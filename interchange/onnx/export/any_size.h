@@ -32,13 +32,14 @@ struct SizedGraph {
 
 class AnySizes {
  public:
-  // Throws ValueError for more than three names.
-  explicit AnySizes(std::vector<NamedSize> names);
+  // Sizes are `step` and its multiples apart. Throws ValueError for more than three names.
+  AnySizes(std::vector<NamedSize> names, int64_t step);
 
   const std::vector<NamedSize>& names() const { return names_; }
   std::string describe(const Sizes& sizes) const;  // "n = 3"
   Sizes known() const;                             // of the shapes that are known
 
+  int64_t step() const { return step_; }
   // The sizes for which graphs are written: those that joined() needs, in this order, and further ones that show what
   // the first do not, as far as the program takes them: large sizes, where a program may have limits.
   const std::vector<Sizes>& needed() const { return needed_; }
@@ -55,6 +56,7 @@ class AnySizes {
 
  private:
   std::vector<NamedSize> names_;
+  int64_t step_;
   std::vector<Sizes> needed_;
 };
 

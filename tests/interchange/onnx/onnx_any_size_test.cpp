@@ -147,6 +147,11 @@ struct Causal : gluon::HybridBlock<Causal> {
   }
 };
 
+// Of even sizes.
+struct Even : gluon::HybridBlock<Even> {
+  auto hybrid_forward(auto F, auto x) { return F.reshape(x, {0, -4, -1, 2, 0}); }
+};
+
 struct FirstTen : gluon::HybridBlock<FirstTen> {
   auto hybrid_forward(auto, auto x) { return x(range(), range(0, 10)); }
 };
@@ -187,6 +192,14 @@ TEST_CASE("onnx any size: a block that reads shapes is traced for those that are
   };
   save(Halves(), "steps");
   save(Causal(), "steps");
+  CHECK_THROWS_WITH(onnx::save(static_cast<const gluon::Block&>(net), file, {.batch_name = "n"}),
+                    Catch::Contains("give the net itself"));
+  Even even;
+  even.hybridize();
+  even(nd.random_normal({2, 4, 3}));
+  onnx::save(even, file, {.named = {{"data", 1, "steps"}}});
+  const NDArray z = nd.random_normal({2, 10, 3});
+  check_close(onnx::load(file)(z), even(z));
   // limits of sizes that were not called
   CHECK_THROWS_WITH(save(FirstTen(), "steps"), Catch::Contains("steps cannot have any size"));
   CHECK_THROWS_WITH(save(Longer(), "steps"), Catch::Contains("steps cannot have any size"));

@@ -173,6 +173,11 @@ TEST_CASE("onnx block: loaded nets are parts of containers, of nets that are hyb
     CHECK_THROWS_WITH(two_back(x), Catch::Contains("2 outputs"));
     CHECK_THROWS_WITH(two_back(sym.var("x", x.shape())), Catch::Contains("2 outputs"));
   }
+  nn::HybridSequential twice(nn::Dense(3 * 8 * 8), nn::HybridLambda([](auto F, auto y) {
+                               return F.reshape(y, {0, 3, 8, 8});
+                             }),
+                             onnx::load(folder.path / "net.onnx"), onnx::load(folder.path / "net.onnx"));
+  CHECK(twice.collect_params().size() == 2 + 2 * net.collect_params().size());
   CHECK_THROWS_AS(back(sym.var("x")), TraceError);  // of no known shape
   CHECK_THROWS_AS(back(sym.var("x", {2, 4, 8, 8})), ShapeError);
   CHECK_THROWS_AS(back.compose_on({}), ValueError);
