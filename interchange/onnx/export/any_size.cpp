@@ -370,7 +370,7 @@ class Joining {
     std::string value = node("Cast", {steps}, {integer("to", int64_t(format::element_type_of(dtype)))});
     if (range->step != 1) value = node("Mul", {value, builder().scalar(range->step, dtype)});
     if (range->first != 0) value = node("Add", {value, builder().scalar(range->first, dtype)});
-    return first.ndim() == 1 ? value : node("Reshape", {value, list(*dims)});
+    return first.ndim() == 1 ? value : node("Reshape", {value, list(*dims)}, {integer("allowzero", 1)});
   }
 
   void remove(const std::set<size_t>& gone) {

@@ -74,22 +74,24 @@ void reshape(Call& c) {
   const std::vector<int64_t> given = c.opset() < 5 ? c.integers("shape") : c.integers(1);
   const bool zero_is_zero = c.integer("allowzero", 0) != 0;
   std::vector<int64_t> dims = given;
-  int64_t known = 1;
+  int64_t known = 1, left = 1;  // of the new dimensions and of the old ones, without those that are copied
   int unknown = -1;
+  std::vector<bool> is_copied(size_t(c.rank()));
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == 0 && !zero_is_zero) {
       if (int(i) >= c.rank())
         c.fail(fmt::format("dimension {} is copied from an input of shape {}", i, c.shape().str()));
       dims[i] = c.shape()[int(i)];
-    }
-    if (dims[i] == -1) {
+      is_copied[i] = true;
+    } else if (dims[i] == -1) {
       if (unknown >= 0) c.fail("two dimensions are -1");
       unknown = int(i);
     } else {
       known *= dims[i];
     }
   }
-  if (unknown >= 0) dims[size_t(unknown)] = known == 0 ? 0 : c.shape().size() / known;
+  for (int i = 0; i < c.rank(); ++i) left *= is_copied[size_t(i)] ? 1 : c.shape()[i];
+  if (unknown >= 0) dims[size_t(unknown)] = known == 0 ? 0 : left / known;
   c.set_like(c.input(0), reshaped(c.x(), as_shape(dims)));
 }
 

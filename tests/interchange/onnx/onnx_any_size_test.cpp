@@ -82,7 +82,8 @@ TEST_CASE("onnx any size: programs hold for other sizes") {
     onnx::Block back = onnx::load(file);
     CHECK(back.inputs().at(0).shape == Shape(-1, -1, 4));
     CHECK(back.inputs().at(0).dim_names == std::vector<std::string>{"n", "steps", ""});
-    for (const Shape& shape : {Shape(2, 3, 4), Shape(1, 3, 4), Shape(5, 2, 4), Shape(3, 7, 4), Shape(4, 4, 4)}) {
+    for (const Shape& shape :
+         {Shape(2, 3, 4), Shape(1, 3, 4), Shape(5, 2, 4), Shape(3, 7, 4), Shape(4, 4, 4), Shape(0, 3, 4)}) {
       CAPTURE(shape.str());
       gluon::SymbolBlock own(row.make(sym.var("x")), {"x"});
       const NDArray x = nd.random_normal(shape);
