@@ -26,7 +26,9 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
     case B::sub: return i == 0 ? h : nd.negative(h);
     case B::mul: return h * (i == 0 ? b() : a());
     case B::div: return i == 0 ? h / b() : nd.negative(h / b() * (a() / b()));
-    case B::mod: return i == 0 ? h : nd.negative(h * nd.floor(a() / b()));
+    case B::mod:  // of whole numbers it is flat, as in MXNet
+      if (!is_floating(h.dtype())) return nd.zeros_like(h);
+      return i == 0 ? h : nd.negative(h * nd.floor(a() / b()));
     case B::power: {
       if (i == 0) {  // a^0 is flat also where a^-1 is infinite or NaN
         const NDArray factor = nd.power(a(), b() - 1.0), slope = b() * factor;

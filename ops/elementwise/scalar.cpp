@@ -47,7 +47,8 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::div: return g.set(0, h / s);
     case K::rdiv:  // without x * x, which overflows, and underflows near 0
       return g.set(0, nd.negative(h / x() * y()));
-    case K::rmod: return g.set(0, nd.negative(h * nd.floor(s / x())));
+    case K::mod: return g.set(0, is_floating(h.dtype()) ? h : nd.zeros_like(h));  // as of two arrays
+    case K::rmod: return g.set(0, is_floating(h.dtype()) ? nd.negative(h * nd.floor(s / x())) : nd.zeros_like(h));
     case K::power:  // x^0 is flat at 0 too, where x^-1 is infinite
       return g.set(0, s == 0 ? nd.zeros_like(h) : s * (h * nd.power(x(), s - 1)));
     case K::rpower:  // and 0^x from x = 0 on, where log 0 is infinite
@@ -57,7 +58,7 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::minimum: return g.set(0, h * (x() <= s));
     case K::hypot: return g.set(0, h * (x() / y()));
     case K::smooth_l1: return g.set(0, h * nd.clip(x() * (s * s), -1, 1));
-    default: return g.set(0, h);  // plus, minus, mod
+    default: return g.set(0, h);  // plus, minus
   }
 }
 

@@ -474,4 +474,18 @@ TEST_CASE("gradients of integers are integers", "[mxnet]") {
   CHECK(one("Cast", {&dx}, {{"dtype", "float32"}}).values() == std::vector<float>{2, -3});
 }
 
+TEST_CASE("remainders of integers have gradients of 0", "[mxnet]") {
+  const Array a({2}, {5, 7}), b({2}, {3, 2}), da({2}, {9, 9}), db({2}, {9, 9}), head({2}, {1, 1});
+  const Sym x = Sym::variable("a"), y = Sym::variable("b");
+  const auto whole = [](const Sym& s) { return Sym::call("Cast", "", {{"dtype", "int32"}}, {&s}); };
+  const Sym m = whole(x), n = whole(y);
+  const Sym rest = Sym::call("broadcast_mod", "r", {}, {&m, &n});
+  const Executor e = bind(Sym::call("Cast", "f", {{"dtype", "float32"}}, {&rest}), {&a, &b}, {&da, &db},
+                          {write_request, write_request});
+  ok(MXExecutorForward(e.handle, true));
+  ok(e.backward({&head}));
+  CHECK(da.values() == std::vector<float>{0, 0});
+  CHECK(db.values() == std::vector<float>{0, 0});
+}
+
 }  // namespace executor_test

@@ -52,14 +52,12 @@ void is(Emit& e) {
   e.set(F(e, e.in()));
 }
 
-template <double Factor>
-void scaled(Emit& e) {
-  e.set(e.mul(e.in(), e.number(Factor)));
-}
+void degrees(Emit& e) { e.set(e.mul(e.in(), e.number(180 / std::numbers::pi))); }
+void radians(Emit& e) { e.set(e.mul(e.in(), e.number(std::numbers::pi / 180))); }
 
-template <double Base>
+template <int Base>
 void logarithm(Emit& e) {
-  e.set(e.div(e.node("Log", {e.in()}), e.number(std::log(Base))));
+  e.set(e.div(e.node("Log", {e.in()}), e.number(std::log(double(Base)))));
 }
 
 // --- of two numbers
@@ -273,10 +271,10 @@ const WriterRow numeric_table[] = {
     {&op::SignSte::def, [](Emit& e) { e.set(e.node("Sign", {e.in()})); }},
     {&op::Cbrt::def, is<cube_root>},
     {&op::Rcbrt::def, [](Emit& e) { e.set(e.node("Reciprocal", {cube_root(e, e.in())})); }},
-    {&op::Log2::def, logarithm<2.0>},
-    {&op::Log10::def, logarithm<10.0>},
-    {&op::Degrees::def, scaled<180 / std::numbers::pi>},
-    {&op::Radians::def, scaled<std::numbers::pi / 180>},
+    {&op::Log2::def, logarithm<2>},
+    {&op::Log10::def, logarithm<10>},
+    {&op::Degrees::def, degrees},
+    {&op::Radians::def, radians},
     {&op::BroadcastMod::def, of_two<remainder>},
     {&op::ModScalar::def, of_number<op::ModScalar, remainder>},
     {&op::RModScalar::def, of_number<op::RModScalar, remainder, true>},
