@@ -129,7 +129,7 @@ static std::vector<Symbol> outputs_of(const Symbol& all) {
   return outputs;
 }
 
-std::vector<Symbol> SymbolBlock::all_outputs(const std::vector<Symbol>& inputs) const {
+std::vector<Symbol> SymbolBlock::operator()(const std::vector<Symbol>& inputs) const {
   return outputs_of(compose_on(inputs));
 }
 

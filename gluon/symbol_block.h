@@ -40,20 +40,18 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
   // What containers and training steps call.
   template <class F, class A>
   std::vector<A> hybrid_forward(F, const std::vector<A>& inputs) const {
-    return all_outputs(inputs);
+    return (*this)(inputs);
   }
   std::vector<NDArray> operator()(const std::vector<NDArray>& inputs,
                                   std::source_location site = std::source_location::current()) const {
     return forward(inputs, site);
   }
-  std::vector<Symbol> operator()(const std::vector<Symbol>& inputs) const { return all_outputs(inputs); }
+  std::vector<Symbol> operator()(const std::vector<Symbol>& inputs) const;
   const Symbol& program() const { return program_; }
 
  private:
   void check_count(size_t given) const;
   void check_input(size_t i, const Shape& shape, DType dtype) const;
-  std::vector<NDArray> all_outputs(const std::vector<NDArray>& inputs) const { return forward(inputs); }
-  std::vector<Symbol> all_outputs(const std::vector<Symbol>& inputs) const;
   Symbol compose_all(std::span<const Symbol> inputs) const;  // labels_ may follow the inputs
 
   Symbol program_;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <set>
@@ -130,17 +131,17 @@ std::vector<SizedGraph> write_needed(const Inputs& inputs, const AnySizes& any, 
 
 Builder write_for_all(const Inputs& inputs, const std::vector<NamedSize>& names, int64_t opset,
                       const ProgramFor& program_for) {
+  std::exception_ptr first;
   // Some programs take even sizes alone, or multiples of more.
   for (const int64_t step : {1, 2, 4, 8, 16, 32}) {
     const AnySizes any(names, step);
     try {
       return join(inputs, any, write_needed(inputs, any, opset, program_for), opset, program_for);
     } catch (const ShapeError&) {
-      if (step == 32) break;
+      if (!first) first = std::current_exception();
     }
   }
-  const AnySizes any(names, 1);
-  return join(inputs, any, write_needed(inputs, any, opset, program_for), opset, program_for);  // throws
+  std::rethrow_exception(first);
 }
 
 void write(const Inputs& inputs, const ProgramFor& program_for, const std::filesystem::path& path,

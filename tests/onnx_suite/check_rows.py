@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""check_rows.py KAON_OPS_TESTS [--folder=F] [--all] [--opsets=17,24] [--every=N]: the operators that Kaon writes, checked by onnx.checker and run by ONNX Runtime.
+"""Checks the operators that Kaon writes as ONNX by onnx.checker and ONNX Runtime.
+
+    check_rows.py KAON_OPS_TESTS [--folder=F] [--all] [--opsets=17,24] [--every=N]
 
 KAON_OPS_TESTS is the program kaon_ops_tests: its hidden case writes each row of the test table as a model at opsets 17
 to 24, with inputs and results. Every model must pass the checker with full_check. ONNX Runtime runs those that it has
-kernels for, and must give Kaon's results within the row's tolerance (10 times that, as both may round); of bfloat16, which NumPy does not know,
-they are loaded alone. Where ONNX Runtime differs but the standard's own evaluator gives
-Kaon's results, the table says reference. The table has a
-line for each opset; --all prints what ONNX Runtime does not run as well. --folder keeps the files.
-Of all cases, --every takes each N-th.
+kernels for, and must give Kaon's results within 10 times the row's tolerance, as both may round. NumPy has no
+bfloat16: these models are loaded alone. Where ONNX Runtime differs and the standard's own evaluator gives Kaon's
+results, the table says reference. It has a line for each opset. --all prints what ONNX Runtime does not run as well,
+--folder keeps the files, --every takes each N-th case.
 """
 import collections
 import multiprocessing

@@ -5,15 +5,6 @@
 
 namespace kaon::onnx::exporting {
 
-static format::ValueInfo info_of(const std::string& name, const TensorMeta& meta) {
-  format::ValueInfo info;
-  info.name = name;
-  info.type = format::element_type_of(meta.dtype);
-  info.has_shape = true;
-  for (int64_t d : meta.shape) info.dims.push_back({d, ""});
-  return info;
-}
-
 Builder write_whole(const Program& program, int64_t opset, Builder::Constants constants) {
   autograd::ModeScope mode(false, false);
   // The program again, on variables whose shapes are known: so are all others then.
