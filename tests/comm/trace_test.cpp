@@ -1,16 +1,12 @@
 // The trace of a training over ranks: sums that are in flight while the backward goes on.
 #include <algorithm>
 #include <atomic>
-#include <boost/json.hpp>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <thread>
 
 #include "checks.h"
-#include "kaon/engine/profiler.h"
+#include "kaon/tests/support/written_trace.h"
 
 namespace trace_test {
 
@@ -30,17 +26,9 @@ struct Trace {
 };
 
 Trace trace_of(const Profiler& profiler) {
-  const auto file =
-      std::filesystem::temp_directory_path() / fmt::format("kaon_ranks_trace_{}_{}.json", rank(), Profiler::now());
-  profiler.write(file);
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  in.close();
-  std::filesystem::remove(file);
   Trace trace;
   std::map<int64_t, size_t> begun;  // by id
-  const boost::json::value json = boost::json::parse(text.str());
+  const boost::json::value json = test::written_trace(profiler);
   for (const auto& e : json.at("traceEvents").as_array()) {
     const auto& phase = e.at("ph").as_string();
     if (phase == "M") continue;

@@ -1,14 +1,12 @@
 // The profiler: one event per operation, a file that other tools read.
 #include <algorithm>
-#include <boost/json.hpp>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <thread>
 #include <vector>
 
 #include "kaon/engine/profiler.h"
+#include "kaon/tests/support/written_trace.h"
 #include "support.h"
 
 namespace profiler_test {
@@ -18,17 +16,6 @@ using namespace kaon::engine;
 using namespace kaon::test;
 
 namespace {
-
-boost::json::value written_by(const Profiler& profiler) {
-  auto file = std::filesystem::temp_directory_path() / ("kaon_trace_test_" + std::to_string(Profiler::now()) + ".json");
-  profiler.write(file);
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  in.close();
-  std::filesystem::remove(file);
-  return boost::json::parse(text.str());
-}
 
 long operators_in(const Profiler& profiler) {
   auto events = profiler.events();
@@ -60,7 +47,7 @@ TEST_CASE("users row 38: one event per operation, in JSON, with block and push s
     for (size_t i = 0; i + 1 < events.size(); ++i) CHECK(events[i].end <= events[i + 1].begin);  // one var, one order
     CHECK(std::all_of(events.begin(), events.end(), [](auto& e) { return e.end - e.begin >= 10'000; }));
 
-    boost::json::value json = written_by(engine.profiler());
+    boost::json::value json = written_trace(engine.profiler());
     int complete = 0;
     for (const auto& e : json.at("traceEvents").as_array()) {
       if (e.at("ph").as_string() != "X" || e.at("cat").as_string() != "operator") continue;
@@ -85,7 +72,7 @@ TEST_CASE("users row 38: arrows lead from the push over the run to the wait that
       engine.wait(v);
     }
     engine.profiler().stop();
-    boost::json::value json = written_by(engine.profiler());
+    boost::json::value json = written_trace(engine.profiler());
     std::map<int64_t, std::string> flows;  // id: phases by time of writing
     for (const auto& e : json.at("traceEvents").as_array()) {
       if (e.at("ph").as_string() == "X" || e.at("ph").as_string() == "M") continue;
@@ -115,7 +102,7 @@ double explained_part() {
   }
   engine.wait_all();
   engine.profiler().stop();
-  boost::json::value json = written_by(engine.profiler());
+  boost::json::value json = written_trace(engine.profiler());
   std::vector<std::pair<double, std::string>> longest;  // as they ran: on a busy machine not as they were asked to
   for (const auto& e : json.at("traceEvents").as_array()) {
     if (e.at("ph").as_string() != "X" || e.at("cat").as_string() != "operator") continue;
@@ -161,7 +148,7 @@ TEST_CASE("trace: starting forgets what was recorded, and nothing recorded is a 
     engine.profiler().start();
     engine.profiler().stop();
     CHECK(engine.profiler().events().empty());
-    CHECK(written_by(engine.profiler()).at("traceEvents").as_array().size() == 1);  // the name of the process
+    CHECK(written_trace(engine.profiler()).at("traceEvents").as_array().size() == 1);  // the name of the process
     CHECK_THROWS_AS(engine.profiler().write("/nonexistent/folder/trace.json"), IoError);
   });
 }
@@ -189,7 +176,7 @@ TEST_CASE("users row 38: the profiler starts and stops while eight threads push,
     end = true;
     for (std::thread& t : pushers) t.join();
     engine.wait_all();
-    CHECK_NOTHROW(written_by(engine.profiler()));
+    CHECK_NOTHROW(written_trace(engine.profiler()));
 
     engine.profiler().start();
     std::vector<std::thread> counted;

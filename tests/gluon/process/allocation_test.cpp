@@ -1,82 +1,14 @@
 // Steady state allocates nothing: malloc itself is counted.
-#include <execinfo.h>
-#include <link.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
-#include <string_view>
-
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/model_zoo/resnet.h"
 #include "kaon/gluon/training_step.h"
 #include "kaon/graph/control_flow.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
+#include "kaon/tests/support/counted_allocations.h"
 
 namespace allocation_test {
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<long> allocations{0}, inside_dnnl{0};
-uintptr_t dnnl_begin = 0, dnnl_end = 0;  // where oneDNN's library lies
-
-// Asked for by oneDNN, or by what it calls?
-bool is_dnnl() {
-  void* frames[48];
-  const int n = backtrace(frames, 48);
-  for (int i = 0; i < n; ++i) {
-    const auto at = reinterpret_cast<uintptr_t>(frames[i]);
-    if (at >= dnnl_begin && at < dnnl_end) return true;
-  }
-  return false;
-}
-
-void count() {
-  if (!counting.load(std::memory_order_relaxed)) return;
-  static thread_local bool looks = false;  // what backtrace itself allocates
-  if (looks) return;
-  looks = true;
-  (is_dnnl() ? inside_dnnl : allocations).fetch_add(1, std::memory_order_relaxed);
-  looks = false;
-}
-
-void find_dnnl() {
-  is_dnnl();  // the first backtrace loads a library
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void*) {
-        if (std::string_view(info->dlpi_name).find("libdnnl") == std::string_view::npos) return 0;
-        dnnl_begin = UINTPTR_MAX;
-        for (int i = 0; i < info->dlpi_phnum; ++i) {
-          if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
-          const uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-          dnnl_begin = std::min(dnnl_begin, begin);
-          dnnl_end = std::max(dnnl_end, begin + info->dlpi_phdr[i].p_memsz);
-        }
-        return 1;
-      },
-      nullptr);
-}
-}  // namespace
-
-// The program's malloc takes the place of the library's; operator new calls it.
-extern "C" {
-void* __libc_malloc(size_t bytes);
-void* __libc_calloc(size_t n, size_t bytes);
-void* __libc_realloc(void* p, size_t bytes);
-void* __libc_memalign(size_t alignment, size_t bytes);
-
-void* malloc(size_t bytes) { return count(), __libc_malloc(bytes); }
-void* calloc(size_t n, size_t bytes) { return count(), __libc_calloc(n, bytes); }
-void* realloc(void* p, size_t bytes) { return count(), __libc_realloc(p, bytes); }
-void* aligned_alloc(size_t alignment, size_t bytes) { return count(), __libc_memalign(alignment, bytes); }
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  count();
-  *out = __libc_memalign(alignment, bytes);
-  return *out || !bytes ? 0 : ENOMEM;
-}
-}
+#ifdef KAON_COUNTS_ALLOCATIONS
 
 using namespace kaon;
 using namespace kaon::test;
@@ -140,27 +72,19 @@ void check_steady(Engine& engine, Call&& call) {
     }
     nd.waitall();
   };
-  find_dnnl();
-  REQUIRE(dnnl_end > dnnl_begin);
+  REQUIRE(allocations::ignore_libraries({"libdnnl"}));
   for (int i = 0; i < 2; ++i) round();
-  allocations = inside_dnnl = 0;
-  counting = true;
-  {
-    std::vector<int> seen(100);
-    CHECK(seen.size() == 100);
-  }
-  const long own = allocations.exchange(0);
+  REQUIRE(allocations::is_working());
   // Once more operations are pending at a time than ever before, the pools grow by a page: that is not steady yet.
   int steady = 0;  // rounds without an allocation, one after the other
   for (int i = 0; i < 30 && steady < 3; ++i) {
     const uint64_t before = engine.stats().ops;
+    allocations::counting = true;
     round();
-    steady = allocations.exchange(0) == 0 ? steady + 1 : 0;  // before the check, which may allocate
+    allocations::counting = false;
+    steady = allocations::count.exchange(0) == 0 ? steady + 1 : 0;
     CHECK(engine.stats().ops - before == calls);
-    allocations = 0;
   }
-  counting = false;
-  CHECK(own >= 1);  // the count works
   CHECK(steady == 3);
 }
 
