@@ -212,11 +212,10 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     has_rows = prove_rows_independent(program_, input_names_, key.inputs, num_data_, key.inputs[0].shape[0], name_);
   }
   auto trace = [trace = trace_, metas = key.inputs, training = key.training] { return trace(metas, training); };
-  const bool winograd = options_.winograd && !key.training && key.wanted.empty() && !update_;
   passes::Options passes{.device = key.device,
                          .training = key.training,
                          .exact = options_.exact,
-                         .winograd = winograd,
+                         .winograd = options_.winograd,
                          .autotune = options_.autotune,
                          .mirror = options_.mirror,
                          .is_gradient = !program_.defined(),
@@ -227,7 +226,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   PlanOptions options{.device = key.device,
                       .training = key.training,
                       .exact = options_.exact,
-                      .winograd = winograd,
+                      .winograd = options_.winograd,
                       .arenas = arenas_,
                       .keep_arenas = options_.static_alloc,
                       .parallel_regions = options_.branches && !options_.mirror,  // which cost memory

@@ -51,13 +51,15 @@ bool flag(const char* key, const char* value) {
   return on;
 }
 
-// The others (data_indices, forward_bulk_size ...) say how MXNet schedules.
+// MXNet has no winograd and no autotune. The others (data_indices, forward_bulk_size ...) say how it schedules.
 Flags flags_of(int count, const char** keys, const char** values) {
   Flags flags;
   for (int i = 0; i < count; ++i) {
     const std::string_view key = keys[i];
     if (key == "static_alloc") flags.options.static_alloc = flag(keys[i], values[i]);
     if (key == "static_shape") flags.options.static_shape = flag(keys[i], values[i]);
+    if (key == "winograd") flags.options.winograd = flag(keys[i], values[i]);
+    if (key == "autotune") flags.options.autotune = flag(keys[i], values[i]);
     if (key == "inline_limit" && !ops::from_text(std::string_view(values[i]), flags.inline_limit)) {
       throw ValueError(fmt::format("[CachedOp] expected a number as inline_limit, got '{}'", values[i]));
     }

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "kaon/graph/inference/infer.h"
 #include "kaon/graph/inference/shape_rules.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/node/copy_graph.h"
 #include "kaon/mxnet/table/boolean_mask.h"
+#include "kaon/ops/attributes.h"
 
 namespace kaon::mxnet {
 
@@ -20,6 +23,22 @@ void check_composed(const Symbol& symbol) {
   }
 }
 
+// KAON_WINOGRAD=1 and KAON_AUTOTUNE=1 in the environment set these options of every program, as a program for MXNet
+// cannot.
+HybridizeOptions with_environment(HybridizeOptions options) {
+  const auto is_set = [](const char* name) {
+    const char* value = std::getenv(name);
+    bool on = false;
+    if (value && !ops::from_text(std::string_view(value), on)) {
+      throw ValueError(fmt::format("{} must be 0 or 1, got '{}'", name, value));
+    }
+    return on;
+  };
+  options.winograd |= is_set("KAON_WINOGRAD");
+  options.autotune |= is_set("KAON_AUTOTUNE");
+  return options;
+}
+
 }  // namespace
 
 std::vector<TensorMeta> metas_of(std::span<const NDArray* const> arrays) {
@@ -29,7 +48,7 @@ std::vector<TensorMeta> metas_of(std::span<const NDArray* const> arrays) {
 }
 
 Program::Program(const Symbol& symbol, HybridizeOptions options, std::string name)
-    : options_(options), name_(std::move(name)) {
+    : options_(with_environment(options)), name_(std::move(name)) {
   if (!symbol.defined()) throw ValueError(fmt::format("[{}] the symbol has no outputs", name_));
   options_.check();
   check_composed(symbol);

@@ -195,9 +195,9 @@ Variants op::ConvolutionOp<P>::variants(std::span<const TensorMeta> inputs, std:
   if constexpr (P == ConvPart::forward) {
     return conv_variants(ConvKind::forward, geometry(inputs[0], outputs[0]), winograd);
   } else if constexpr (P == ConvPart::backward_data) {
-    return conv_variants(ConvKind::backward_data, geometry(outputs[0], inputs[0]), false);
+    return conv_variants(ConvKind::backward_data, geometry(outputs[0], inputs[0]), winograd);
   } else {
-    return conv_variants(ConvKind::backward_weight, geometry(inputs[1], inputs[0]), false);
+    return conv_variants(ConvKind::backward_weight, geometry(inputs[1], inputs[0]), winograd);
   }
 }
 

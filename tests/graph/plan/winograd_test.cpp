@@ -184,23 +184,118 @@ TEST_CASE("winograd: one large image goes in blocks of tiles, on any number of t
   }
 }
 
-TEST_CASE("winograd: gradients, training and the imperative run stay as they are", "[graph]") {
-  const std::vector<NDArray> inputs = residual_inputs(2);
-  for (bool training : {false, true}) {
-    std::vector<std::vector<NDArray>> results;
-    for (bool winograd : {false, true}) {
-      std::vector<NDArray> own;
-      for (const NDArray& a : inputs) own.push_back(a.copy());
-      for (size_t i : {0, 3, 9}) own[i].attach_grad();
-      const auto graph = residual_graph({.winograd = winograd});
-      std::vector<NDArray> got;
-      autograd::record([&] { got = call(*graph, own); }, training);
-      autograd::backward(got);
-      for (size_t i : {0, 3, 9}) got.push_back(own[i].grad());
-      CHECK_THAT(graph->report()->implementations(), !Contains("wino"));
-      results.push_back(got);
+namespace {
+
+// A convolution with a bias, its images' channels first or last.
+struct Layer {
+  Sizes sizes;
+  bool is_last;
+  template <class F, class A>
+  A operator()(F f, const A& x, const A& w, const A& b) const {
+    op::Convolution options{.kernel = {3, 3}, .pad = {sizes.pad, sizes.pad}, .num_filter = sizes.filters};
+    if (is_last) options.layout = ConvLayout::NHWC;
+    return f.Convolution(x, w, b, options);
+  }
+  NDArray arranged(const NDArray& x) const { return is_last ? nd.transpose(x, {0, 2, 3, 1}) : x; }
+};
+
+// The gradients of x, w and b for this head.
+template <class Call>
+std::vector<NDArray> gradients_of(Call&& forward, std::vector<NDArray> inputs, const NDArray& head) {
+  for (NDArray& x : inputs) x = x.copy(), x.attach_grad();
+  NDArray y;
+  autograd::record([&] { y = forward(inputs); });
+  y.backward(head);
+  std::vector<NDArray> gradients;
+  for (const NDArray& x : inputs) gradients.push_back(x.grad());
+  return gradients;
+}
+
+double largest(const NDArray& x) { return nd.max(nd.abs(x)).asscalar<double>(); }
+
+// The largest error in units of 2^-24 times what `unit` says of each element.
+double worst_error(const NDArray& got, const NDArray& exact, const NDArray& unit) {
+  const NDArray error = nd.abs(got.astype(DType::float64) - exact) / nd.maximum(unit, 1e-300);
+  return std::ldexp(largest(error), 24);
+}
+
+}  // namespace
+
+TEST_CASE("winograd: the errors of gradients stay within their bounds", "[arithmetic][unsanitized]") {
+  double worst_of_images = 0, worst_of_weights = 0;
+  for (const Sizes& s : all_sizes) {
+    for (bool is_last : {false, true}) {
+      const Layer layer{s, is_last};
+      const auto graph = std::make_unique<CachedGraph>(layer(sym, sym.var("x"), sym.var("w"), sym.var("b")),
+                                                       std::vector<std::string>{"x", "w", "b"},
+                                                       HybridizeOptions{.winograd = true}, "net");
+      const auto images = hard_cases(s.x, 1), weights = hard_cases({s.filters, s.x[1], 3, 3}, 2);
+      const Shape out{s.x[0], s.filters, s.x[2] + 2 * s.pad - 2, s.x[3] + 2 * s.pad - 2};
+      const auto heads = hard_cases(out, 3);
+      for (size_t i = 0; i < images.size(); ++i) {
+        INFO(s.x.str() << ", " << s.filters << " filters, case " << i << (is_last ? ", channels last" : ""));
+        const std::vector<NDArray> in{layer.arranged(images[i]), layer.arranged(weights[i]), numbers({s.filters}, 4)};
+        const NDArray head = layer.arranged(heads[i]);
+        const auto got = gradients_of([&](const std::vector<NDArray>& all) { return call(*graph, all)[0]; }, in, head);
+        std::vector<NDArray> doubles;
+        for (const NDArray& x : in) doubles.push_back(x.astype(DType::float64));
+        const auto exact =
+            gradients_of([&](const std::vector<NDArray>& all) { return layer(nd, all[0], all[1], all[2]); }, doubles,
+                         head.astype(DType::float64));
+        const int channel = is_last ? 3 : 1;
+        // by input channel: max|dy| sum|w|, and by filter: max|x| sum|dy|
+        const NDArray by_channel = nd.sum(nd.abs(doubles[1]), {.axis = Shape(channel), .exclude = true});
+        const NDArray by_filter =
+            nd.sum(nd.abs(head.astype(DType::float64)), {.axis = Shape(channel), .exclude = true});
+        const Shape along = is_last ? Shape{1, 1, 1, -1} : Shape{1, -1, 1, 1};
+        const double of_images = worst_error(got[0], exact[0], by_channel.reshape(along) * largest(head));
+        const double of_weights = worst_error(got[1], exact[1], by_filter.reshape({-1, 1, 1, 1}) * largest(in[0]));
+        CHECK(of_images <= 64);
+        CHECK(of_weights <= 64);
+        CHECK(worst_error(got[2], exact[2], by_filter) <= 64);
+        worst_of_images = std::max(worst_of_images, of_images);
+        worst_of_weights = std::max(worst_of_weights, of_weights);
+      }
+      CHECK_THAT(graph->report()->implementations(), Contains("wino"));
     }
-    for (size_t k = 0; k < results[0].size(); ++k) CHECK(same_bits(results[0][k], results[1][k]));
+  }
+  CHECK(worst_of_images > 4);  // the cases are hard
+  CHECK(worst_of_weights > 4);
+}
+
+TEST_CASE("winograd: gradients and training equal the imperative ones, on any number of threads", "[graph]") {
+  for (int64_t batch : {1, 2, 4, 7}) {
+    const std::vector<NDArray> inputs = residual_inputs(batch);
+    for (bool training : {false, true}) {
+      const auto run = [&](auto&& forward) {
+        std::vector<NDArray> own = copies(inputs);
+        for (size_t i : {0, 1, 3, 8, 9, 10}) own[i].attach_grad();
+        std::vector<NDArray> got;
+        autograd::record([&] { got = forward(own); }, training);
+        autograd::backward(got);
+        for (size_t i : {0, 1, 3, 8, 9, 10}) got.push_back(own[i].grad());
+        return got;
+      };
+      const auto expected = run([](const std::vector<NDArray>& in) { return residual_net(nd, in); });
+      std::vector<NDArray> first;
+      for (int threads : {0, 1, 2, 4}) {
+        INFO("batch " << batch << ", " << threads << " threads" << (training ? ", training" : ""));
+        Engine engine({.threads = threads});
+        EngineScope scope(engine);
+        const auto graph = residual_graph({.winograd = true});
+        const auto got = run([&](const std::vector<NDArray>& in) { return call(*graph, in); });
+        for (size_t k = 0; k < got.size(); ++k) {
+          const auto values = expected[k].asvector<double>();
+          double most = 1;
+          for (double v : values) most = std::max(most, std::abs(v));
+          const auto results = got[k].asvector<double>();
+          for (size_t i = 0; i < values.size(); ++i) REQUIRE(std::abs(results[i] - values[i]) <= 2e-5 * most);
+          if (!first.empty()) REQUIRE(floats(got[k]) == floats(first[k]));
+        }
+        if (first.empty()) first = got;
+        CHECK_THAT(graph->report()->implementations(), Contains("wino"));
+      }
+    }
   }
 }
 

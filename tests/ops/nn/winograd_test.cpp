@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kaon/ops/nn/conv/kernels/winograd_gradient.h"
 #include "kaon/tests/support/targets.h"
 
 namespace winograd_test {
@@ -52,7 +53,10 @@ void run(const Case& k, int64_t size, int64_t most, const winograd::Images& in, 
          const std::vector<float>& w, const Epilogue<float>& epilogue) {
   const int64_t panels = winograd::panels(k.out_channels), points = winograd::points(size);
   std::vector<float> weights(size_t(panels * points * k.in_channels * winograd::panel), NAN);
-  winograd::transform_weights(w.data(), size, k.in_channels, k.out_channels, weights.data());
+  for (int64_t p = 0; p < panels; ++p) {
+    winograd::transform_filters({w.data(), 9 * k.in_channels, 9, 1}, size, k.in_channels, k.out_channels, p,
+                                weights.data() + p * points * k.in_channels * winograd::panel);
+  }
   weights.resize(weights.size() + 64);
   const int64_t tiles = k.batch * ((out.height + size - 1) / size) * ((out.width + size - 1) / size);
   for (int64_t first = 0; first < tiles; first += most) {
@@ -110,6 +114,50 @@ void check(const Case& k, int64_t size, int64_t most, Lie lie) {
   }
 }
 
+// The gradients of the weights, of a block of tiles after another; `apart` with the taps first.
+void check_gradient(const Case& k, int64_t size, int64_t most, Lie lie, bool apart) {
+  const Lying in{k.height, k.width, k.in_channels, lie};
+  const Lying out{k.height + 2 * k.pad_y - 2, k.width + 2 * k.pad_x - 2, k.out_channels, lie};
+  std::vector<float> x = numbers(k.batch * in.floats(), 1), dy = numbers(k.batch * out.floats(), 2);
+  const winograd::Images images = in.images(x.data()), heads = out.images(dy.data());
+  const int64_t points = winograd::points(size);
+  const int64_t tiles = k.batch * ((out.height + size - 1) / size) * ((out.width + size - 1) / size);
+  std::vector<float> sums(size_t(points * winograd::sum_stride(k.in_channels, k.out_channels)), NAN);
+  for (int64_t first = 0; first < tiles; first += most) {
+    const winograd::Tiles some{size, first, std::min(most, tiles - first), k.pad_y, k.pad_x};
+    std::vector<float> input(size_t(points * winograd::input_stride(some.count, k.in_channels)), NAN);
+    std::vector<float> head(size_t(points * winograd::head_stride(some.count, k.out_channels)), NAN);
+    winograd::transform_input(images, heads, some, k.in_channels, input.data());
+    winograd::transform_heads(heads, some, k.out_channels, head.data());
+    winograd::multiply_heads(input.data(), head.data(), size, some.count, k.in_channels, k.out_channels, first > 0,
+                             sums.data());
+  }
+  const int64_t in_stride = apart ? 1 : 9, tap_stride = apart ? k.in_channels : 1;
+  std::vector<float> dw(size_t(k.in_channels * k.out_channels * 9), NAN);
+  winograd::transform_sums(sums.data(), size, k.in_channels, k.out_channels, 9 * k.in_channels, in_stride, tap_stride,
+                           dw.data());
+  double worst = 0;
+  for (int64_t o = 0; o < k.out_channels; ++o) {
+    for (int64_t c = 0; c < k.in_channels; ++c) {
+      for (int64_t tap = 0; tap < 9; ++tap) {
+        double sum = 0;
+        for (int64_t n = 0; n < k.batch; ++n) {
+          for (int64_t i = 0; i < out.height; ++i) {
+            for (int64_t j = 0; j < out.width; ++j) {
+              const int64_t row = i + tap / 3 - k.pad_y, column = j + tap % 3 - k.pad_x;
+              if (row < 0 || row >= in.height || column < 0 || column >= in.width) continue;
+              sum += double(x[in.at(n, c, row, column)]) * double(dy[out.at(n, o, i, j)]);
+            }
+          }
+        }
+        const auto at = size_t(o * 9 * k.in_channels + c * in_stride + tap * tap_stride);
+        worst = std::max(worst, std::abs(double(dw[at]) - sum));
+      }
+    }
+  }
+  CHECK(worst <= 64 * 0x1p-24 * double(k.batch * out.height * out.width) / 2 + 1e-6);
+}
+
 }  // namespace
 
 TEST_CASE("winograd: the kernels of every target beside sums in double", "[nn][unsanitized]") {
@@ -119,6 +167,8 @@ TEST_CASE("winograd: the kernels of every target beside sums in double", "[nn][u
       for (int64_t size : {2, 4}) {
         for (int64_t most : {1, 17, 1000}) check(k, size, most, Lie::channels_last);
         check(k, size, 5, Lie::in_blocks);
+        for (int64_t most : {1, 3, 1000}) check_gradient(k, size, most, Lie::channels_last, most == 3);
+        check_gradient(k, size, 5, Lie::in_blocks, false);
       }
     }
   });

@@ -236,6 +236,7 @@ void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorVie
                         const TensorView& dx) {
   if (g.batch == 0) return;
   const auto set = conv_set(c, ConvKind::backward_data, g, image_layout(dx.layout), image_layout(dy.layout), false);
+  if (set->algorithm == ConvAlgorithm::winograd) return winograd_backward_data(c, g, *set->winograd, dy, w, dx);
   const Images in(dx, set->in, g.in_channels, g.in_positions());
   const Images out(dy, set->out, g.out_channels, g.out_positions());
   const PackedWeights weights(c, set->to_inner, w);
@@ -263,6 +264,7 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
   }
   const auto set =
       conv_set(c, ConvKind::backward_weight, g, image_layout(x.layout), image_layout(dy.layout), db != nullptr);
+  if (set->algorithm == ConvAlgorithm::winograd) return winograd_backward_weight(c, g, *set->winograd, dy, x, dw, db);
   const Images in(x, set->in, g.in_channels, g.in_positions());
   const Images out(dy, set->out, g.out_channels, g.out_positions());
   // one partial result per piece, weights and then bias; the first is summed into

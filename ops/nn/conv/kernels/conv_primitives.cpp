@@ -233,7 +233,7 @@ onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, con
     const auto& [algorithm, winograd, partition, layouts, is_chosen] = strategy;
     set->algorithm = algorithm;
     if (algorithm == ConvAlgorithm::winograd) {
-      set->winograd.emplace(g, winograd);
+      set->winograd.emplace(kind, g, winograd);
       set->in = in, set->out = out;
       return set;
     }

@@ -1,47 +1,19 @@
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 
 #include <algorithm>
-#include <array>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/nn/conv/kernels/winograd.cpp"
 // vectors are kept in arrays, so their size must be known
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kaon/ops/nn/conv/kernels/winograd_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::ops::winograd {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr float a = 0.70710678118654752f, b = 1.4142135623730951f;  // with a^2 = 1/2, b^2 = 2, a^2 b^2 = 1
-
-using D = hn::CappedTag<float, block>;
-using V = hn::Vec<D>;
-constexpr D d;
-HWY_INLINE int64_t lanes() { return int64_t(hn::Lanes(d)); }
-
-// out[i] = row i of B^T times in. Rows of points +-p are even(in) +- p odd(in).
-HWY_INLINE void to_points(const V (&in)[4], V (&out)[4]) {
-  out[0] = hn::Sub(in[0], in[2]);
-  out[1] = hn::Add(in[2], in[1]);
-  out[2] = hn::Sub(in[2], in[1]);
-  out[3] = hn::Sub(in[3], in[1]);
-}
-HWY_INLINE void to_points(const V (&in)[6], V (&out)[6]) {
-  const V two = hn::Set(d, 2.f), half = hn::Set(d, 0.5f), sum = hn::Set(d, 2.5f);
-  const V even_a = hn::NegMulAdd(two, in[2], in[4]), odd_a = hn::NegMulAdd(two, in[1], in[3]);
-  const V even_b = hn::NegMulAdd(half, in[2], in[4]), odd_b = hn::NegMulAdd(half, in[1], in[3]);
-  out[0] = hn::NegMulAdd(sum, in[2], hn::Add(in[0], in[4]));
-  out[1] = hn::MulAdd(hn::Set(d, a), odd_a, even_a);
-  out[2] = hn::NegMulAdd(hn::Set(d, a), odd_a, even_a);
-  out[3] = hn::MulAdd(hn::Set(d, b), odd_b, even_b);
-  out[4] = hn::NegMulAdd(hn::Set(d, b), odd_b, even_b);
-  out[5] = hn::NegMulAdd(sum, in[3], hn::Add(in[1], in[5]));
-}
-
-// out[i] = row i of A^T times in.
+// The results: out[i] = row i of A^T times in.
 HWY_INLINE void from_points(const V (&in)[4], V (&out)[2]) {
   out[0] = hn::Add(in[0], hn::Add(in[1], in[2]));
   out[1] = hn::Add(in[3], hn::Sub(in[1], in[2]));
@@ -55,41 +27,53 @@ HWY_INLINE void from_points(const V (&in)[6], V (&out)[4]) {
   out[3] = hn::MulAdd(hn::Set(d, a / 2), odd_a, hn::MulAdd(hn::Set(d, 2 * b), odd_b, in[5]));
 }
 
-// The rows and columns of a tile's input that are inside the image: [begin, end).
-struct Part {
-  int64_t begin_row, end_row, begin_column, end_column;
-};
-
-// The input of a tile for one vector of channels, with zeros outside the part. All: the whole tile is inside.
-template <int64_t Side, bool All>
-HWY_INLINE void transform_window(const float* HWY_RESTRICT from, int64_t row_stride, int64_t column_stride,
-                                 const Part& part, float* HWY_RESTRICT to, int64_t point_stride) {
-  HWY_ALIGN float columns[Side][Side][block];
-  V in[Side], out[Side];
-  for (int64_t j = 0; j < Side; ++j) {
-    const bool is_column = All || (j >= part.begin_column && j < part.end_column);
-    for (int64_t i = 0; i < Side; ++i) {
-      const bool is_there = is_column && (All || (i >= part.begin_row && i < part.end_row));
-      in[i] = is_there ? hn::LoadU(d, from + i * row_stride + j * column_stride) : hn::Zero(d);
-    }
-    to_points(in, out);
-    for (int64_t i = 0; i < Side; ++i) hn::Store(out[i], d, columns[i][j]);
-  }
-  for (int64_t i = 0; i < Side; ++i) {
-    for (int64_t j = 0; j < Side; ++j) in[j] = hn::Load(d, columns[i][j]);
-    to_points(in, out);
-    for (int64_t j = 0; j < Side; ++j) hn::StoreU(out[j], d, to + (Side * i + j) * point_stride);
-  }
+// The filters' transform, G: a filter's polynomial at the points, each value divided by the product of the point's
+// distances to the others.
+HWY_INLINE void filter_points(const V (&in)[3], V (&out)[4]) {
+  const V half = hn::Set(d, 0.5f), even = hn::Mul(half, hn::Add(in[0], in[2])), odd = hn::Mul(half, in[1]);
+  out[0] = in[0];
+  out[1] = hn::Add(even, odd);
+  out[2] = hn::Sub(even, odd);
+  out[3] = in[2];
+}
+HWY_INLINE void filter_points(const V (&in)[3], V (&out)[6]) {
+  const V even_a = hn::MulAdd(hn::Set(d, -1 / 3.f), in[2], hn::Mul(hn::Set(d, -2 / 3.f), in[0]));
+  const V even_b = hn::MulAdd(hn::Set(d, 1 / 3.f), in[2], hn::Mul(hn::Set(d, 1 / 6.f), in[0]));
+  const V odd_a = hn::Set(d, -2 * a / 3), odd_b = hn::Set(d, b / 6);
+  out[0] = in[0];
+  out[1] = hn::MulAdd(odd_a, in[1], even_a);
+  out[2] = hn::NegMulAdd(odd_a, in[1], even_a);
+  out[3] = hn::MulAdd(odd_b, in[1], even_b);
+  out[4] = hn::NegMulAdd(odd_b, in[1], even_b);
+  out[5] = in[2];
 }
 
-// The position of a tile.
-struct Place {
-  int64_t image, y, x;  // of its first result
-};
-
-HWY_INLINE Place place_of(int64_t tile, int64_t size, const Images& out) {
-  const int64_t across = (out.width + size - 1) / size, down = (out.height + size - 1) / size;
-  return {tile / (across * down), tile / across % down * size, tile % across * size};
+template <int64_t Size>
+void transform_filters(const Filters& filters, int64_t in_channels, int64_t out_channels, int64_t number, float* to) {
+  constexpr int64_t side = Size + 2;
+  const int64_t first = number * panel, point_stride = in_channels * panel;
+  HWY_ALIGN float taps[9][block] = {};
+  for (int64_t c = 0; c < in_channels; ++c) {
+    for (int64_t k = 0; k < panel; k += lanes()) {
+      const float* const from = filters.data + (first + k) * filters.out_stride + c * filters.in_stride;
+      const int64_t count = std::clamp<int64_t>(out_channels - first - k, 0, lanes());
+      for (int64_t t = 0; t < 9; ++t) {
+        for (int64_t i = 0; i < count; ++i) taps[t][i] = from[i * filters.out_stride + t * filters.tap_stride];
+        for (int64_t i = count; i < lanes(); ++i) taps[t][i] = 0;
+      }
+      V rows[3][side], in[3], out[side];
+      for (int64_t j = 0; j < 3; ++j) {
+        for (int64_t i = 0; i < 3; ++i) in[i] = hn::Load(d, taps[3 * i + j]);
+        filter_points(in, rows[j]);
+      }
+      float* HWY_RESTRICT const column = to + c * panel + k;
+      for (int64_t i = 0; i < side; ++i) {
+        for (int64_t j = 0; j < 3; ++j) in[j] = rows[j][i];
+        filter_points(in, out);
+        for (int64_t j = 0; j < side; ++j) hn::StoreU(out[j], d, column + (side * i + j) * point_stride);
+      }
+    }
+  }
 }
 
 template <int64_t Size>
@@ -97,6 +81,7 @@ void transform_input(const Images& in, const Images& out, const Tiles& tiles, in
                      float* HWY_RESTRICT to) {
   constexpr int64_t side = Size + 2;
   const int64_t stride = input_stride(tiles.count, in_channels), row_stride = in.width * in.position_stride;
+  const auto points = [](const auto& window, auto& values) { to_points(window, values); };
   for (int64_t t = 0; t < tiles.count; ++t) {
     const Place place = place_of(tiles.first + t, Size, out);
     const int64_t y = place.y - tiles.pad_y, x = place.x - tiles.pad_x;
@@ -108,9 +93,9 @@ void transform_input(const Images& in, const Images& out, const Tiles& tiles, in
       const float* const from = in.data + origin + c / block * in.block_stride + c % block;
       float* const column = to + c / block * block * tiles.count + t * block + c % block;
       if (is_inside) {
-        transform_window<side, true>(from, row_stride, in.position_stride, part, column, stride);
+        transform_window<side, side, true>(from, row_stride, in.position_stride, part, column, stride, points);
       } else {
-        transform_window<side, false>(from, row_stride, in.position_stride, part, column, stride);
+        transform_window<side, side, false>(from, row_stride, in.position_stride, part, column, stride, points);
       }
     }
   }
@@ -230,6 +215,12 @@ void transform_output(const float* HWY_RESTRICT products, const Images& out, con
   }
 }
 
+void TransformFilters(const Filters& filters, int64_t size, int64_t in_channels, int64_t out_channels, int64_t number,
+                      float* transformed) {
+  if (size == 2) return transform_filters<2>(filters, in_channels, out_channels, number, transformed);
+  transform_filters<4>(filters, in_channels, out_channels, number, transformed);
+}
+
 void TransformInput(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed) {
   if (tiles.size == 2) return transform_input<2>(in, out, tiles, in_channels, transformed);
   transform_input<4>(in, out, tiles, in_channels, transformed);
@@ -248,52 +239,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kaon::ops::winograd {
 
+HWY_EXPORT(TransformFilters);
 HWY_EXPORT(TransformInput);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(TransformOutput);
 
-namespace {
-
-// The values of a filter's polynomial at the points, each divided by the product of its distances to the other points.
-template <size_t Side>
-using Values = std::array<std::array<double, 3>, Side>;  // G
-constexpr double p = 0.70710678118654752, q = 1.4142135623730951;
-constexpr Values<6> values_for_4{{{1, 0, 0},
-                                  {-1 / 1.5, -p / 1.5, -0.5 / 1.5},
-                                  {-1 / 1.5, p / 1.5, -0.5 / 1.5},
-                                  {1 / 6., q / 6, 2 / 6.},
-                                  {1 / 6., -q / 6, 2 / 6.},
-                                  {0, 0, 1}}};
-constexpr Values<4> values_for_2{{{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}}};
-
-template <size_t Side>
-void transform_filters(const Values<Side>& g, const float* w, int64_t in_channels, int64_t out_channels, float* to) {
-  const auto transform = [&](const float* filter, float* first) {
-    for (const auto& gi : g) {
-      double row[3] = {};
-      for (int j = 0; j < 3; ++j) row[j] = gi[0] * filter[j] + gi[1] * filter[3 + j] + gi[2] * filter[6 + j];
-      for (const auto& gj : g) {
-        *first = float(row[0] * gj[0] + row[1] * gj[1] + row[2] * gj[2]);
-        first += in_channels * panel;
-      }
-    }
-  };
-  constexpr float zeros[9] = {};
-  for (int64_t first = 0; first < out_channels; first += panel, to += int64_t(Side * Side) * in_channels * panel) {
-    for (int64_t c = 0; c < in_channels; ++c) {
-      for (int64_t k = 0; k < panel; ++k) {
-        const bool is_there = first + k < out_channels;
-        transform(is_there ? w + ((first + k) * in_channels + c) * 9 : zeros, to + c * panel + k);
-      }
-    }
-  }
-}
-
-}  // namespace
-
-void transform_weights(const float* w, int64_t size, int64_t in_channels, int64_t out_channels, float* transformed) {
-  if (size == 2) return transform_filters(values_for_2, w, in_channels, out_channels, transformed);
-  transform_filters(values_for_4, w, in_channels, out_channels, transformed);
+void transform_filters(const Filters& filters, int64_t size, int64_t in_channels, int64_t out_channels, int64_t number,
+                       float* transformed) {
+  HWY_DYNAMIC_DISPATCH(TransformFilters)(filters, size, in_channels, out_channels, number, transformed);
 }
 
 void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed) {

@@ -28,9 +28,17 @@ struct Images {
   int64_t height, width, image_stride, position_stride, block_stride;
 };
 
-// The weights (out_channels, in_channels, 3, 3) as products read them: panel, point, input channel, 32 output channels,
-// of which the last ones may be zeros.
-void transform_weights(const float* w, int64_t size, int64_t in_channels, int64_t out_channels, float* transformed);
+// Filters of 3 x 3 taps. Strides in floats: of output channels, input channels and taps, which are in order of rows.
+// For the gradient of the images, in which input and output change places, the taps are reversed.
+struct Filters {
+  const float* data;
+  int64_t out_stride, in_stride, tap_stride;
+};
+
+// Panel number `number` of the filters as products read it: point, input channel, 32 output channels, of which the last
+// ones may be zeros.
+void transform_filters(const Filters& filters, int64_t size, int64_t in_channels, int64_t out_channels, int64_t number,
+                       float* transformed);
 
 // Tiles [first, first + count) of the results of images, in order of image, row and column.
 struct Tiles {
