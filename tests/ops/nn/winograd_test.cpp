@@ -1,6 +1,8 @@
 // The kernels of Winograd's algorithm beside sums in double, with the vectors of every processor that this one can be.
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 
+#include <hwy/aligned_allocator.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -22,8 +24,11 @@ struct Case {
 
 // Tiles that fit and that do not, narrower than one tile, half a panel of filters, more channels than are summed at
 // once.
-constexpr Case cases[] = {
-    {1, 8, 12, 32, 32, 1, 1}, {2, 7, 9, 16, 48, 1, 0}, {1, 3, 5, 144, 32, 2, 1}, {3, 6, 2, 32, 64, 0, 2}};
+constexpr Case cases[] = {{1, 8, 12, 32, 32, 1, 1},
+                          {2, 7, 9, 16, 48, 1, 0},
+                          {1, 3, 5, 144, 32, 2, 1},
+                          {3, 6, 2, 32, 64, 0, 2},
+                          {1, 4, 4, 144, 128, 1, 1}};
 
 enum class Lie { channels_last, in_blocks };
 
@@ -52,12 +57,13 @@ struct Lying {
 void run(const Case& k, int64_t size, int64_t most, const winograd::Images& in, const winograd::Images& out,
          const std::vector<float>& w, const Epilogue<float>& epilogue) {
   const int64_t panels = winograd::panels(k.out_channels), points = winograd::points(size);
-  std::vector<float> weights(size_t(panels * points * k.in_channels * winograd::panel), NAN);
+  const size_t floats = size_t(panels * points * k.in_channels * winograd::panel);
+  const auto weights = hwy::AllocateAligned<float>(floats + 64);
+  std::fill_n(weights.get(), floats + 64, NAN);
   for (int64_t p = 0; p < panels; ++p) {
     winograd::transform_filters({w.data(), 9 * k.in_channels, 9, 1}, size, k.in_channels, k.out_channels, p,
-                                weights.data() + p * points * k.in_channels * winograd::panel);
+                                weights.get() + p * points * k.in_channels * winograd::panel);
   }
-  weights.resize(weights.size() + 64);
   const int64_t tiles = k.batch * ((out.height + size - 1) / size) * ((out.width + size - 1) / size);
   for (int64_t first = 0; first < tiles; first += most) {
     const winograd::Tiles some{size, first, std::min(most, tiles - first), k.pad_y, k.pad_x};
@@ -65,7 +71,7 @@ void run(const Case& k, int64_t size, int64_t most, const winograd::Images& in, 
     std::vector<float> products(size_t(points * winograd::product_stride(some.count)), NAN);
     winograd::transform_input(in, out, some, k.in_channels, input.data());
     for (int64_t p = 0; p < panels; ++p) {
-      const float* const panel = weights.data() + p * points * k.in_channels * winograd::panel;
+      const float* const panel = weights.get() + p * points * k.in_channels * winograd::panel;
       winograd::multiply(input.data(), panel, some, k.in_channels, products.data());
       winograd::transform_output(products.data(), out, some, p * winograd::panel, k.out_channels, epilogue);
     }

@@ -1,5 +1,7 @@
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
@@ -7,6 +9,7 @@
 // vectors are kept in arrays, so their size must be known
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #include <hwy/foreach_target.h>
+
 #include "kaon/ops/nn/conv/kernels/winograd_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,6 +55,8 @@ template <int64_t Size>
 void transform_filters(const Filters& filters, int64_t in_channels, int64_t out_channels, int64_t number, float* to) {
   constexpr int64_t side = Size + 2;
   const int64_t first = number * panel, point_stride = in_channels * panel;
+  // what no second cache holds goes past it: to read it in first would take three times as long
+  const bool is_large = in_channels * out_channels > 128 * 128;
   HWY_ALIGN float taps[9][block] = {};
   for (int64_t c = 0; c < in_channels; ++c) {
     for (int64_t k = 0; k < panel; k += lanes()) {
@@ -70,10 +75,15 @@ void transform_filters(const Filters& filters, int64_t in_channels, int64_t out_
       for (int64_t i = 0; i < side; ++i) {
         for (int64_t j = 0; j < 3; ++j) in[j] = rows[j][i];
         filter_points(in, out);
-        for (int64_t j = 0; j < side; ++j) hn::StoreU(out[j], d, column + (side * i + j) * point_stride);
+        for (int64_t j = 0; j < side; ++j) {
+          float* HWY_RESTRICT const place = column + (side * i + j) * point_stride;
+          if (is_large) hn::Stream(out[j], d, place);
+          else hn::StoreU(out[j], d, place);
+        }
       }
     }
   }
+  if (is_large) hwy::FlushStream();
 }
 
 template <int64_t Size>

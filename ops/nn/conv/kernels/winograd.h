@@ -35,8 +35,8 @@ struct Filters {
   int64_t out_stride, in_stride, tap_stride;
 };
 
-// Panel number `number` of the filters as products read it: point, input channel, 32 output channels, of which the last
-// ones may be zeros.
+// Panel number `number` of the filters as products read it, on whole cache lines: point, input channel, 32 output
+// channels, of which the last ones may be zeros.
 void transform_filters(const Filters& filters, int64_t size, int64_t in_channels, int64_t out_channels, int64_t number,
                        float* transformed);
 
