@@ -1,7 +1,6 @@
 #include "kaon/ops/nn/conv/kernels/conv_winograd.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "kaon/ops/kernels/image_layout.h"
@@ -38,12 +37,13 @@ ConvGeometry reversed(const ConvGeometry& g) {
   return r;
 }
 
-// The weights of a convolution, or of the one that the gradient of its images is.
-winograd::Filters filters_of(ConvKind kind, const ConvGeometry& g, const float* w) {
-  winograd::Filters f{w, 9 * g.in_channels, 9, 1};
-  if (g.weights_channels_last) f.in_stride = 1, f.tap_stride = g.in_channels;
-  if (kind != ConvKind::backward_data) return f;
-  return {w + 8 * f.tap_stride, f.in_stride, f.out_stride, -f.tap_stride};
+// In floats.
+struct FilterStrides {
+  int64_t out, in, tap;
+};
+FilterStrides strides_of(const ConvGeometry& g) {
+  if (g.weights_channels_last) return {9 * g.in_channels, 1, g.in_channels};
+  return {9 * g.in_channels, 9, 1};
 }
 
 winograd::Images images_of(const TensorView& view, int64_t channels, int64_t height, int64_t width) {
@@ -132,9 +132,9 @@ WinogradPartitions::WinogradPartitions(ConvKind kind, const ConvGeometry& whole)
 WinogradPlan::WinogradPlan(ConvKind kind, const ConvGeometry& whole, const WinogradPartition& with) : partition(with) {
   if (kind == ConvKind::backward_weight) return;
   const ConvGeometry g = kind == ConvKind::backward_data ? reversed(whole) : whole;
-  const winograd::Filters filters = filters_of(kind, whole, nullptr);
-  const int64_t tap = std::abs(filters.tap_stride);
-  given = onednn::strided({g.out_channels, g.in_channels, 3, 3}, {filters.out_stride, filters.in_stride, 3 * tap, tap});
+  auto [out, in, tap] = strides_of(whole);
+  if (kind == ConvKind::backward_data) std::swap(out, in);  // so that the two are kept apart
+  given = onednn::strided({g.out_channels, g.in_channels, 3, 3}, {out, in, 3 * tap, tap});
   transformed =
       onednn::plain({winograd::panels(g.out_channels), winograd::points(with.tile), g.in_channels, winograd::panel});
 }
@@ -206,12 +206,14 @@ winograd::Images from_channel(winograd::Images images, int64_t channel) {
 
 void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
                       const float* w, const TensorView& y, const Epilogue<float>& epilogue) {
-  convolve(c, g, plan, x, filters_of(ConvKind::forward, g, w), w, y, epilogue);
+  const auto [out, in, tap] = strides_of(g);
+  convolve(c, g, plan, x, {w, out, in, tap}, w, y, epilogue);
 }
 
 void winograd_backward_data(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& dy,
                             const float* w, const TensorView& dx) {
-  convolve(c, reversed(g), plan, dy, filters_of(ConvKind::backward_data, g, w), w, dx, {});
+  const auto [out, in, tap] = strides_of(g);
+  convolve(c, reversed(g), plan, dy, {w + 8 * tap, in, out, -tap}, w, dx, {});
 }
 
 void winograd_backward_weight(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& dy,
@@ -219,7 +221,7 @@ void winograd_backward_weight(KernelContext& c, const ConvGeometry& g, const Win
   const auto& [size, blocks, slices] = plan.partition;
   const winograd::Images in = images_of(x, g.in_channels, g.in[0], g.in[1]);
   const winograd::Images heads = images_of(dy, g.out_channels, g.out[0], g.out[1]);
-  const winograd::Filters filters = filters_of(ConvKind::backward_weight, g, nullptr);
+  const FilterStrides strides = strides_of(g);
   const int64_t all = tiles_of(g, size), points = winograd::points(size);
   const int64_t in_parts = (g.in_channels + gradient_channels - 1) / gradient_channels;
   const int64_t parts = in_parts * ((g.out_channels + gradient_channels - 1) / gradient_channels);
@@ -242,10 +244,8 @@ void winograd_backward_weight(KernelContext& c, const ConvGeometry& g, const Win
         winograd::transform_heads(from_channel(heads, channel), some, channels, head);
         winograd::multiply_heads(input, head, size, some.count, in_channels, channels, at > first, sum);
       }
-      float* const result =
-          results + i / parts * g.weights() + channel * filters.out_stride + in_channel * filters.in_stride;
-      winograd::transform_sums(sum, size, in_channels, channels, filters.out_stride, filters.in_stride,
-                               filters.tap_stride, result);
+      float* const result = results + i / parts * g.weights() + channel * strides.out + in_channel * strides.in;
+      winograd::transform_sums(sum, size, in_channels, channels, strides.out, strides.in, strides.tap, result);
     }
   });
   if (blocks > 1) {
