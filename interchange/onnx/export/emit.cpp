@@ -225,7 +225,7 @@ void Emit::fail(const std::string& what) const {
 std::vector<std::span<const WriterRow>> all_writers() {
   return {elementwise_writers(), numeric_writers(),   reduction_writers(), layer_writers(),
           convolution_writers(), movement_writers(),  indexing_writers(),  image_writers(),
-          attention_writers(),   recurrent_writers(), control_writers()};
+          detection_writers(),   attention_writers(), recurrent_writers(), control_writers()};
 }
 
 Writer find_writer(const OpDef& op) {

@@ -166,6 +166,7 @@ std::span<const WriterRow> reduction_writers();
 std::span<const WriterRow> indexing_writers();
 std::span<const WriterRow> convolution_writers();
 std::span<const WriterRow> image_writers();
+std::span<const WriterRow> detection_writers();
 std::span<const WriterRow> attention_writers();
 std::span<const WriterRow> control_writers();
 std::span<const WriterRow> layer_writers();

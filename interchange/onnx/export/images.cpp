@@ -1,6 +1,5 @@
-// Images at another size, sampled, and in regions; boxes; transforms of signals.
+// Images at another size, sampled, and in regions; transforms of signals.
 #include <algorithm>
-#include <array>
 
 #include "kaon/interchange/onnx/export/emit.h"
 #include "kaon/ops/all_ops.h"
@@ -56,11 +55,76 @@ void resample(Emit& e) {
 
 // --- samples at positions
 
+// Along an axis: the two pixels that each position is between, with their shares.
+struct PixelPair {
+  std::string low, high, low_share, high_share, is_inside;
+};
+
+// stops: nothing outside of [0, size), the last pixel past its middle. Else pixels outside are 0.
+PixelPair pixels_around(Emit& e, const std::string& at, int64_t size, bool stops, DType t) {
+  const std::string zero = e.number(0, t), one = e.number(1, t),
+                    last = e.cast(e.number(double(size - 1), DType::int64), t);
+  PixelPair pair;
+  pair.is_inside =
+      e.node("And", {e.node("LessOrEqual", {stops ? zero : e.number(-1, t), at}), e.less(at, e.add(last, one))});
+  const std::string known = e.where(pair.is_inside, at, zero), whole = e.node("Floor", {known});
+  const std::string part = e.sub(known, whole), rest = e.sub(one, part);
+  const std::string has_next = e.less(whole, last);
+  pair.high_share = e.where(has_next, part, zero);
+  pair.low_share = stops ? e.where(has_next, rest, one) : e.where(e.less(whole, zero), zero, rest);
+  pair.low = e.cast(e.node("Max", {whole, zero}), DType::int64);
+  pair.high = e.cast(e.node("Min", {e.add(whole, one), last}), DType::int64);
+  return pair;
+}
+
+// Samples of deformable convolutions: pixels as rows of the channels of a group, taken by their numbers.
+void deformed_samples(Emit& e) {
+  const auto& op = e.op<op::SampleImages>();
+  const Shape &data = e.shape(), &where = e.shape(1);
+  const int64_t images = data[0], h = data[2], w = data[3], groups = op.num_deformable_group;
+  const int64_t channels = data[1] / groups, rows = where[2], columns = where[3];
+  const int64_t taps = op.kernel[0] * op.kernel[1], points = rows * columns;
+  const bool stops = op.kind == ops::SampleKind::deformed;
+  const DType t = size_of(e.dtype()) == 2 ? DType::float32 : e.dtype();
+  const auto input = [&](int i) { return e.dtype(i) == t ? e.in(i) : e.cast(e.in(i), t); };
+  const std::string given = e.reshape(input(1), Shape{images, groups, taps, 2, rows, columns});
+  const auto axis = [&](int a) {
+    const auto of = [&](const Shape& s, int64_t otherwise) { return s.empty() ? otherwise : s[a]; };
+    const int64_t n = a == 0 ? rows : columns;
+    std::vector<double> first, steps;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      first.push_back(double((a == 0 ? tap / op.kernel[1] : tap % op.kernel[1]) * of(op.dilate, 1) - of(op.pad, 0)));
+    }
+    for (int64_t i = 0; i < n; ++i) steps.push_back(double(i * of(op.stride, 1)));
+    const std::string at = e.reshape(e.slice(given, 3, a, a + 1), Shape{images, groups, taps, rows, columns});
+    const std::string from =
+        e.add(e.array(first, Shape(taps, 1, 1), t), e.array(steps, a == 0 ? Shape(n, 1) : Shape(n), t));
+    return pixels_around(e, e.add(at, from), a == 0 ? h : w, stops, t);
+  };
+  const PixelPair down = axis(0), right = axis(1);
+  const Shape column{images, groups, taps * points, 1};
+  const std::string pixels = e.transpose(e.reshape(input(0), Shape{images, groups, channels, h * w}), {0, 1, 3, 2});
+  const auto share = [&](const std::string& y, const std::string& y_share, const std::string& x,
+                         const std::string& x_share) {
+    const std::string at = e.reshape(e.add(e.mul(y, e.number(double(w), DType::int64)), x), column);
+    return e.mul(e.node("GatherND", {pixels, at}, {integer("batch_dims", 2)}),
+                 e.reshape(e.mul(y_share, x_share), column));
+  };
+  std::string sum = e.add(e.add(share(down.low, down.low_share, right.low, right.low_share),
+                                share(down.low, down.low_share, right.high, right.high_share)),
+                          e.add(share(down.high, down.high_share, right.low, right.low_share),
+                                share(down.high, down.high_share, right.high, right.high_share)));
+  const std::string is_inside = e.reshape(e.node("And", {down.is_inside, right.is_inside}), column);
+  sum = e.where(is_inside, sum, e.number(0, t));
+  if (op.kind == ops::SampleKind::modulated) sum = e.mul(sum, e.reshape(input(2), column));
+  const std::string parts = e.reshape(sum, Shape{images, groups, taps, points, channels});
+  const std::string y = e.reshape(e.transpose(parts, {1, 4, 2, 0, 3}), e.result());
+  e.set(e.dtype() == t ? y : e.cast(y, e.dtype()));
+}
+
 void sample_images(Emit& e) {
   const auto& op = e.op<op::SampleImages>();
-  if (op.kind != ops::SampleKind::grid) {
-    e.fail("the samples of a deformable convolution, which ONNX's DeformConv takes at another border,");
-  }
+  if (op.kind != ops::SampleKind::grid) return deformed_samples(e);
   const std::string grid = e.transpose(e.in(1), {0, 2, 3, 1});
   e.set(e.node("GridSample", {e.in(0), grid},
                {integer("align_corners", 1), text("mode", e.opset() >= 20 ? "linear" : "bilinear"),
@@ -144,76 +208,6 @@ void roi_pooling(Emit& e) {
   e.set(e.where(from.is_there, y, e.number(0)));
 }
 
-// --- boxes
-
-using Box = std::array<std::string, 4>;
-
-Box sides(Emit& e, const std::string& boxes, int axis) {
-  Box b;
-  for (int64_t i = 0; i < 4; ++i) b[size_t(i)] = e.slice(boxes, axis, i, i + 1);
-  return b;
-}
-
-Box corners(Emit& e, const Box& b, BoxFormat format) {
-  if (format == BoxFormat::corner) return b;
-  const std::string half = e.number(0.5), w = e.mul(b[2], half), h = e.mul(b[3], half);
-  return {e.sub(b[0], w), e.sub(b[1], h), e.add(b[0], w), e.add(b[1], h)};
-}
-
-// The middle, width and height.
-Box middle(Emit& e, const Box& b, BoxFormat format) {
-  if (format == BoxFormat::center) return b;
-  const std::string half = e.number(0.5), w = e.sub(b[2], b[0]), h = e.sub(b[3], b[1]);
-  return {e.add(b[0], e.mul(w, half)), e.add(b[1], e.mul(h, half)), w, h};
-}
-
-void box_iou(Emit& e) {
-  const auto& op = e.op<op::BoxIou>();
-  const std::string zero = e.number(0);
-  const Box a = corners(e, sides(e, e.reshape(e.in(0), Shape(e.shape(0).size() / 4, 1, 4)), 2), op.format);
-  const Box b = corners(e, sides(e, e.reshape(e.in(1), Shape(1, e.shape(1).size() / 4, 4)), 2), op.format);
-  const auto length = [&](const std::string& from, const std::string& to) {
-    return e.node("Max", {e.sub(to, from), zero});
-  };
-  const auto area = [&](const Box& x) { return e.mul(length(x[0], x[2]), length(x[1], x[3])); };
-  const std::string common = e.mul(length(e.node("Max", {a[0], b[0]}), e.node("Min", {a[2], b[2]})),
-                                   length(e.node("Max", {a[1], b[1]}), e.node("Min", {a[3], b[3]})));
-  const std::string whole = e.sub(e.add(area(a), area(b)), common), meets = e.less(zero, common);
-  e.set(e.reshape(e.where(meets, e.div(common, e.where(meets, whole, e.number(1))), zero), e.result()));
-}
-
-void box_decode(Emit& e) {
-  const auto& op = e.op<op::BoxDecode>();
-  const Box d = sides(e, e.in(0), 2), a = middle(e, sides(e, e.in(1), 2), op.format);
-  const auto size = [&](int i, float std) {
-    std::string x = e.mul(d[size_t(i)], e.number(std));
-    if (op.clip > 0) x = e.node("Min", {x, e.number(op.clip)});
-    return e.mul(e.node("Exp", {x}), e.mul(a[size_t(i)], e.number(0.5)));
-  };
-  const std::string x = e.add(e.mul(e.mul(d[0], e.number(op.std0)), a[2]), a[0]), w = size(2, op.std2);
-  const std::string y = e.add(e.mul(e.mul(d[1], e.number(op.std1)), a[3]), a[1]), h = size(3, op.std3);
-  e.set(e.concat({e.sub(x, w), e.sub(y, h), e.add(x, w), e.add(y, h)}, 2));
-}
-
-void box_take(Emit& e) {
-  const auto& op = e.op<op::BoxTake>();
-  const Shape& s = e.result();
-  const std::string rows = e.reshape(e.in(1), Shape(s[0], s[1], 1)), zero = e.number(0, DType::int64);
-  const std::string known = e.node("Clip", {rows, zero, e.number(double(e.shape()[1] - 1), DType::int64)});
-  std::string y = e.node("GatherElements", {e.in(0), e.expand(known, s)}, {integer("axis", 1)});
-  if (op.in_format != op.out_format) {
-    const std::string boxes = e.slice(y, 2, op.coord_start, op.coord_start + 4);
-    const Box box = op.out_format == BoxFormat::corner ? corners(e, sides(e, boxes, 2), op.in_format)
-                                                       : middle(e, sides(e, boxes, 2), op.in_format);
-    std::vector<std::string> parts;
-    if (op.coord_start > 0) parts.push_back(e.slice(y, 2, 0, op.coord_start));
-    parts.insert(parts.end(), box.begin(), box.end());
-    if (op.coord_start + 4 < s[2]) parts.push_back(e.slice(y, 2, op.coord_start + 4, s[2]));
-    y = e.concat(parts, 2);
-  }
-  e.set(e.where(e.less(rows, zero), e.number(-1), y));
-}
-
 // What follows from shapes alone.
 void of_shapes(Emit& e) {
   std::vector<NDArray> zeros, made(size_t(e.num_outputs()));
@@ -275,9 +269,6 @@ const WriterRow image_table[] = {
     {&op::GridGenerator::def, grid_generator},
     {&op::ROIAlign::def, roi_align},
     {&op::ROIPooling::def, roi_pooling},
-    {&op::BoxIou::def, box_iou},
-    {&op::BoxDecode::def, box_decode},
-    {&op::BoxTake::def, box_take},
     {&op::MultiBoxPrior::def, of_shapes},
     {&op::Fft::def, fft},
     {&op::Ifft::def, ifft},

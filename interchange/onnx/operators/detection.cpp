@@ -23,17 +23,17 @@ struct Suppression {
   bool by_center = false;
 };
 
-using Box = std::array<double, 4>;  // y1, x1, y2, x2
+using Box = std::array<float, 4>;  // y1, x1, y2, x2, in whose precision other runtimes compute too
 
 Box corners(const float* b, bool by_center) {
-  if (by_center) return {b[1] - b[3] / 2.0, b[0] - b[2] / 2.0, b[1] + b[3] / 2.0, b[0] + b[2] / 2.0};
+  if (by_center) return {b[1] - b[3] / 2, b[0] - b[2] / 2, b[1] + b[3] / 2, b[0] + b[2] / 2};
   return {std::min(b[0], b[2]), std::min(b[1], b[3]), std::max(b[0], b[2]), std::max(b[1], b[3])};
 }
 
-double overlap(const Box& a, const Box& b) {
-  const double h = std::min(a[2], b[2]) - std::max(a[0], b[0]), w = std::min(a[3], b[3]) - std::max(a[1], b[1]);
+float overlap(const Box& a, const Box& b) {
+  const float h = std::min(a[2], b[2]) - std::max(a[0], b[0]), w = std::min(a[3], b[3]) - std::max(a[1], b[1]);
   if (h <= 0 || w <= 0) return 0;
-  const double both = h * w, area = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both;
+  const float both = h * w, area = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both;
   return area <= 0 ? 0 : both / area;
 }
 
@@ -54,7 +54,8 @@ NDArray suppress(const NDArray& boxes, const NDArray& scores, const Suppression&
       for (int64_t j : order) {
         if (int64_t(kept.size()) >= s.most) break;
         const Box box = corners(b.data() + (i * n + j) * 4, s.by_center);
-        if (std::any_of(kept.begin(), kept.end(), [&](const Box& other) { return overlap(box, other) > s.overlap; }))
+        if (std::any_of(kept.begin(), kept.end(),
+                        [&](const Box& other) { return overlap(box, other) > float(s.overlap); }))
           continue;
         kept.push_back(box);
         rows.insert(rows.end(), {i, k, j});

@@ -29,6 +29,8 @@ std::vector<OnnxCase> all_onnx_cases();
 
 // Writes the model. Returns why it is refused, "" where it is not.
 std::string write_case(const OnnxCase& c, int64_t opset, const std::filesystem::path& path);
+// For check_rows.py: a folder for each case with the models of all opsets, inputs and results.
+void write_files(const std::filesystem::path& folder, const std::vector<OnnxCase>& cases);
 // ONNX's operators in it, in its functions and bodies too; empty where it is refused, and `why` says it.
 std::set<std::string> operators_of(const OnnxCase& c, int64_t opset, std::string& why);
 

@@ -180,6 +180,22 @@ std::set<std::string> operators_of(const OnnxCase& c, int64_t opset, std::string
   return operators;
 }
 
+void write_files(const std::filesystem::path& folder, const std::vector<OnnxCase>& cases) {
+  int number = 0;
+  for (const OnnxCase& c : cases) {
+    const auto here = folder / fmt::format("{:04}", number++);
+    std::filesystem::create_directories(here);
+    std::ofstream title(here / "title.txt");
+    title << c.operator_name << "\n" << c.title << "\n" << c.tolerance << " " << c.is_random << "\n";
+    for (size_t i = 0; i < c.inputs.size(); ++i) npy::save(here / fmt::format("in{}.npy", i), c.inputs[i]);
+    for (size_t i = 0; i < c.outputs.size(); ++i) npy::save(here / fmt::format("out{}.npy", i), c.outputs[i]);
+    for (int64_t opset = first_onnx_opset; opset <= last_onnx_opset; ++opset) {
+      const std::string why = write_case(c, opset, here / fmt::format("{}.onnx", opset));
+      if (!why.empty()) std::ofstream(here / fmt::format("{}.txt", opset)) << why << "\n";
+    }
+  }
+}
+
 }  // namespace kaon::test
 
 namespace onnx_rows_test {
@@ -204,22 +220,6 @@ std::string check(const OnnxCase& c, const std::filesystem::path& path) {
       return wrong;
   }
   return "";
-}
-
-void write_files(const std::filesystem::path& folder) {
-  int number = 0;
-  for (const OnnxCase& c : all_onnx_cases()) {
-    const auto here = folder / fmt::format("{:04}", number++);
-    std::filesystem::create_directories(here);
-    std::ofstream title(here / "title.txt");
-    title << c.operator_name << "\n" << c.title << "\n" << c.tolerance << " " << c.is_random << "\n";
-    for (size_t i = 0; i < c.inputs.size(); ++i) npy::save(here / fmt::format("in{}.npy", i), c.inputs[i]);
-    for (size_t i = 0; i < c.outputs.size(); ++i) npy::save(here / fmt::format("out{}.npy", i), c.outputs[i]);
-    for (int64_t opset = first_onnx_opset; opset <= last_onnx_opset; ++opset) {
-      const std::string why = write_case(c, opset, here / fmt::format("{}.onnx", opset));
-      if (!why.empty()) std::ofstream(here / fmt::format("{}.txt", opset)) << why << "\n";
-    }
-  }
 }
 
 std::vector<OnnxCase> first_of_each(std::vector<OnnxCase> all) {
@@ -249,7 +249,7 @@ void check_cases(const std::vector<OnnxCase>& cases) {
 TEST_CASE("onnx rows: files for other tools", "[.]") {
   const char* folder = std::getenv("KAON_ONNX_CASES");
   if (folder == nullptr) return skip("KAON_ONNX_CASES names no folder");
-  write_files(folder);
+  write_files(folder, all_onnx_cases());
 }
 
 TEST_CASE("onnx rows: each operator that is written is read again with the same results") {

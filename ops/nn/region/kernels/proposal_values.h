@@ -10,6 +10,16 @@
 
 namespace kaon::ops {
 
+// Width and height of anchor `a`: those of its ratio are whole numbers, about as large as a place.
+template <class A>
+KAON_HOST_DEVICE inline void anchor_size(const op::ProposalRows& op, int64_t a, A (&size)[2]) {
+  const int64_t count = op.scales.size();
+  const A ratio = A(op.ratios[int(a / count)]), scale = A(op.scales[int(a % count)]);
+  const A area = A(op.feature_stride) * A(op.feature_stride);
+  const A across = A(::floor(A(::sqrt(A(::floor(area / ratio)))) + A(0.5)));
+  size[0] = across * scale, size[1] = A(::floor(across * ratio + A(0.5))) * scale;
+}
+
 // Row e of _proposal_rows: A computes, data are of T.
 template <class T, class A>
 struct ProposalRow {
@@ -38,7 +48,7 @@ struct ProposalRow {
     A score = at(scores, 2 * anchors, anchors + a);
     A begin[2], end[2];  // x, then y
     A extent[2];
-    anchor_size(a, extent);
+    anchor_size(op, a, extent);
     bool is_small = false;
     const A least = A(op.rpn_min_size) * A(info[image * 3 + 2]);
     for (int axis = 0; axis < 2; ++axis) {
@@ -64,14 +74,6 @@ struct ProposalRow {
   }
 
  private:
-  // Width and height of an anchor: those of its ratio are whole numbers, about as large as a place.
-  KAON_HOST_DEVICE void anchor_size(int64_t a, A (&size)[2]) const {
-    const int64_t count = op.scales.size();
-    const A ratio = A(op.ratios[int(a / count)]), scale = A(op.scales[int(a % count)]);
-    const A area = A(op.feature_stride) * A(op.feature_stride);
-    const A across = A(::floor(A(::sqrt(A(::floor(area / ratio)))) + A(0.5)));
-    size[0] = across * scale, size[1] = A(::floor(across * ratio + A(0.5))) * scale;
-  }
   // NaN stays.
   KAON_HOST_DEVICE static A within(A at, A last) {
     const A most = at > last ? last : at;
