@@ -105,13 +105,13 @@ void* __libc_calloc(size_t n, size_t bytes);
 void* __libc_realloc(void* p, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
 
-void* malloc(size_t bytes) { return kaon::test::allocations::record(), __libc_malloc(bytes); }
-void* calloc(size_t n, size_t bytes) { return kaon::test::allocations::record(), __libc_calloc(n, bytes); }
-void* realloc(void* p, size_t bytes) { return kaon::test::allocations::record(), __libc_realloc(p, bytes); }
-void* aligned_alloc(size_t alignment, size_t bytes) {
+void* malloc(size_t bytes) noexcept { return kaon::test::allocations::record(), __libc_malloc(bytes); }
+void* calloc(size_t n, size_t bytes) noexcept { return kaon::test::allocations::record(), __libc_calloc(n, bytes); }
+void* realloc(void* p, size_t bytes) noexcept { return kaon::test::allocations::record(), __libc_realloc(p, bytes); }
+void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
   return kaon::test::allocations::record(), __libc_memalign(alignment, bytes);
 }
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
+int posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {
   kaon::test::allocations::record();
   *out = __libc_memalign(alignment, bytes);
   return *out || !bytes ? 0 : ENOMEM;
