@@ -154,6 +154,8 @@ void read_attributes(SymbolFile& file, size_t index) {
   node.attrs = Attributes(*node.def);
   for (const auto& [key, value] : node.text_attrs) {
     if (is_hidden(key) || old_hidden_key(key)) continue;
+    // MXNet looks at no attribute of an operator that has none, as the dtype that GluonCV gives zeros_like
+    if (node.def->attrs_size == 0 && node.def->traits.in_mxnet) continue;
     const int result = node.def->read(node.attrs.edit(), key, value);
     if (result == 2) file.fail(index, fmt::format("attribute '{}' cannot be '{}'", key, value));
     if (result == 0 || may_be_ignored(key, value)) continue;

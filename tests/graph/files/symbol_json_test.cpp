@@ -252,6 +252,12 @@ TEST_CASE("attributes of operators", "[symbol_json]") {
   fails(R"({"num_hidden": 7})", "attribute 'num_hidden': expected a text, found 7");
   fails(R"({"num_hidden": "7", "no_bias": "True"})", "takes 2 inputs with these attributes, the file gives 3");
 
+  // MXNet looks at no attribute of an operator that has none
+  const Symbol zeros = Symbol::load_json(R"({"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "zeros_like",
+    "name": "z", "attrs": {"dtype": "int64"}, "inputs": [[0, 0, 0]]}], "arg_nodes": [0], "heads": [[1, 0, 0]]})");
+  CHECK_THAT(zeros.tojson(), Contains("\"dtype\": \"int64\""));  // as it stood
+  CHECK(zeros.infer_shape({{"x", {2, 3}}}).outputs[0] == Shape(2, 3));
+
   // its default is 0
   const Symbol masked = Symbol::load_json(sym.SequenceMask(sym.var("x"), {.value = -0.0}).tojson());
   CHECK(std::signbit(attrs_of<op::SequenceMask>(masked, masked.name()).value));
