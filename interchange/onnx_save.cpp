@@ -189,6 +189,34 @@ void forget_places(format::Graph& graph) {
   forget_places(graph.nodes);
 }
 
+void add_read(const format::Graph& graph, std::set<std::string>& names) {
+  for (const format::ValueInfo& v : graph.outputs) names.insert(v.name);
+  for (const format::Node& n : graph.nodes) {
+    names.insert(n.inputs.begin(), n.inputs.end());
+    for (const format::Attribute& a : n.attributes) {
+      for (const auto& g : a.graphs) add_read(*g, names);
+    }
+  }
+}
+
+// Normalisations of a model that was exported for training predict by the running statistics, as the loaded one does;
+// unless the model reads the statistics of the batch.
+template <class Parameters>
+void predict_by_statistics(format::Graph& graph, const Parameters& parameters) {
+  std::set<std::string> read;
+  add_read(graph, read);
+  for (format::Node& n : graph.nodes) {
+    if (n.op_type != "BatchNormalization" || !n.domain.empty() || n.inputs.size() < 5 || n.outputs.empty()) continue;
+    if (!parameters.contains(n.inputs[3]) || !parameters.contains(n.inputs[4])) continue;
+    if (std::any_of(n.outputs.begin() + 1, n.outputs.end(), [&](const auto& o) { return read.contains(o); })) continue;
+    for (format::Attribute& a : n.attributes) {
+      if (a.name != "training_mode" || a.i == 0) continue;
+      a.i = 0;
+      n.outputs.resize(1);
+    }
+  }
+}
+
 // Of the latest trace, without its inputs.
 Program program_of(const gluon::BlockNode::Trace& trace) {
   Program program{trace.graph->program(), {}, {}};
@@ -281,6 +309,7 @@ void save(const Block& block, const std::filesystem::path& path, const SaveOptio
   }
   format::Model model = state.model;
   forget_places(model.graph);
+  predict_by_statistics(model.graph, state.parameters);
   for (format::Function& f : model.functions) forget_places(f.nodes);
   std::vector<NDArray> arrays;
   for (const format::Tensor& t : model.graph.initializers) {

@@ -147,6 +147,14 @@ std::unique_ptr<Program> Conversion::convert(const std::vector<InputForm>& forms
 }
 
 void Conversion::convert_nodes(const std::vector<Node>& nodes, const std::vector<std::string>& wanted, Scope& scope) {
+  std::unordered_set<std::string_view> made;
+  for (const Node& n : nodes) {
+    for (const std::string& name : n.outputs) {
+      if (name.empty() || made.insert(name).second) continue;
+      throw ValueError(
+          fmt::format("[onnx] the value '{}' is made by several nodes, of which one is {}", name, describe(n)));
+    }
+  }
   // what no output needs is not converted: it may be an operator that is not supported
   std::unordered_set<std::string> needed(wanted.begin(), wanted.end());
   std::vector<bool> is_needed(nodes.size());

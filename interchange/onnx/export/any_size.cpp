@@ -451,10 +451,15 @@ Sizes AnySizes::known() const {
 
 std::vector<Sizes> AnySizes::large() const {
   std::vector<Sizes> all;
-  for (const int64_t more : {17, 67, 1009}) {
-    for (size_t i = 0; i < names_.size(); ++i) {
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const int64_t least = needed_[0][i];
+    const auto add = [&](int64_t size) {
       all.push_back(needed_[0]);
-      all.back()[i] += step_ * ((more + step_ - 1) / step_);
+      all.back()[i] = size;
+    };
+    for (const int64_t more : {17, 67, 1009}) add(least + step_ * ((more + step_ - 1) / step_));
+    for (const int64_t round : {8, 48, 128}) {  // which programs treat apart
+      if (round > least) add(round);
     }
   }
   return all;

@@ -145,7 +145,7 @@ WireWriter as_message(const ValueInfo& info) {
   WireWriter w;
   w.text(1, info.name);
   if (info.as_read) w.bytes(2, *info.as_read);
-  else w.message(2, type_of(info));
+  else if (info.type != ElementType::undefined) w.message(2, type_of(info));  // values of bodies need no type
   return w;
 }
 

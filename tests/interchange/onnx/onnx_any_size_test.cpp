@@ -161,6 +161,10 @@ struct Longer : gluon::HybridBlock<Longer> {
   auto hybrid_forward(auto F, auto x) { return x.shape()[1] < 8 ? x : F.relu(x); }
 };
 
+struct Eights : gluon::HybridBlock<Eights> {
+  auto hybrid_forward(auto F, auto x) { return x.shape()[1] % 8 == 0 ? F.relu(x) : F.tanh(x); }
+};
+
 struct Steps : gluon::HybridBlock<Steps> {
   gluon::rnn::LSTM lstm = child("lstm", gluon::rnn::LSTM(6, {.layout = gluon::rnn::Layout::NTC}));
   nn::Dense last = child("last", nn::Dense(3, {.flatten = false}));
@@ -204,6 +208,7 @@ TEST_CASE("onnx any size: a block that reads shapes is traced for those that are
   // limits of sizes that were not called
   CHECK_THROWS_WITH(save(FirstTen(), "steps"), Catch::Contains("steps cannot have any size"));
   CHECK_THROWS_WITH(save(Longer(), "steps"), Catch::Contains("steps cannot have any size"));
+  CHECK_THROWS_WITH(save(Eights(), "steps"), Catch::Contains("steps cannot have any size"));
 }
 
 TEST_CASE("onnx any size: recurrent nets and BERT for any batch and number of steps") {

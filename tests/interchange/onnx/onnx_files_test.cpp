@@ -266,9 +266,43 @@ TEST_CASE("onnx files: what the graph lacks is named when it runs") {
   onnx::Block used = onnx::load(folder.write("used.onnx", write_model(m)));
   CHECK_THROWS_WITH(used(nd.ones({1, 3})), Catch::Contains("the operator Imaginary of version 17 is not supported") &&
                                                Catch::Contains("node 'the_Imaginary'"));
+  m.graph.nodes = {node("Add", {"x", "w"}, {"y"}), node("Mul", {"x", "w"}, {"y"})};
+  onnx::Block twice = onnx::load(folder.write("twice.onnx", write_model(m)));
+  CHECK_THROWS_WITH(twice(nd.ones({1, 3})),
+                    Catch::Contains("the value 'y' is made by several nodes") && Catch::Contains("the_Mul"));
   m.graph.nodes = {node("Add", {"nothing", "w"}, {"y"})};
   onnx::Block missing = onnx::load(folder.write("missing.onnx", write_model(m)));
   CHECK_THROWS_WITH(missing(nd.ones({1, 3})), Catch::Contains("'nothing' is made by no node"));
+}
+
+TEST_CASE("onnx files: values of branches without types are written without them") {
+  Folder folder;
+  Model m = sum();
+  const auto branch = [](const char* op) {
+    auto g = std::make_shared<Graph>();
+    g->name = op;
+    g->nodes = {node(op, {"x", "w"}, {std::string("r") + op})};
+    g->outputs.emplace_back();
+    g->outputs[0].name = std::string("r") + op;  // no type: other tools infer it
+    return g;
+  };
+  Node choice = node("If", {"which"}, {"y"});
+  for (const char* name : {"then_branch", "else_branch"}) {
+    Attribute a;
+    a.name = name, a.type = Attribute::Type::graph;
+    a.graphs = {branch(name[0] == 't' ? "Add" : "Mul")};
+    choice.attributes.push_back(a);
+  }
+  ValueInfo which = info("which", {});
+  which.type = ElementType::boolean;
+  m.graph.inputs.push_back(which);
+  m.graph.nodes = {choice};
+  const fs::path file = folder.write("if.onnx", write_model(m)), again = folder.path / "again.onnx";
+  onnx::save(onnx::load(file), again);
+  const ValueInfo output = read_model(again).graph.nodes[0].attributes[0].graphs[0]->outputs[0];
+  CHECK(output.name == "rAdd");
+  CHECK(output.type == ElementType::undefined);
+  CHECK(!output.as_read);
 }
 
 }  // namespace onnx_files_test

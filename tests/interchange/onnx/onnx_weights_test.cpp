@@ -171,6 +171,18 @@ TEST_CASE("onnx weights: of a model exported in training mode, predictions use r
   check_same(net.collect_params().get("rv").data(), new_var);
   check_same(net(x), normalised(new_mean, new_var));
 
+  // written, it predicts elsewhere as here, unless the batch's statistics are asked for
+  onnx::save(net, folder / "again.onnx");
+  const onnx::format::Node again = onnx::format::read_model(folder / "again.onnx").graph.nodes[0];
+  CHECK(again.attributes[0].i == 0);
+  CHECK(again.outputs == std::vector<std::string>{"y"});
+  check_same(onnx::load(folder / "again.onnx")(x), normalised(new_mean, new_var));
+  onnx::format::Model both = m;
+  both.graph.outputs.push_back(onnx_info("m1", ElementType::float32, {3}));
+  write(both, folder / "both.onnx");
+  onnx::save(onnx::load(folder / "both.onnx"), folder / "again.onnx");
+  CHECK(onnx::format::read_model(folder / "again.onnx").graph.nodes[0].attributes[0].i == 1);
+
   onnx::Block constants = onnx::load(folder / "net.onnx", {.trainable = false});
   check_same(constants(x), normalised(mean, var));
 
