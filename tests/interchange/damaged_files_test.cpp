@@ -168,7 +168,7 @@ TEST_CASE("damaged files: symbol files name the node, the entry or the line", "[
   check("[[1, 0, 0]]", "[[1, 5, 0]]", "node 1 'act' (relu): \"heads\" names output 5");
   check("[0]", "[4]", "node number 0 of \"arg_nodes\"");
   check("\"name\": \"act\", ", "", "node 1");
-  check("\"inputs\": [[0, 0, 0]]", "\"inputs\": [[0, 0, 0]], \"attrs\": {\"zzz\": \"1\"}", "node 1 'act' (relu)");
+  check("\"op\": \"relu\"", "\"op\": \"Activation\", \"attrs\": {\"zzz\": \"1\"}", "node 1 'act' (Activation)");
 }
 
 TEST_CASE("damaged files: ONNX models name the tensor, its file and the offset", "[interchange]") {
