@@ -97,7 +97,7 @@ std::optional<SizedGraph> try_write(const Inputs& inputs, const AnySizes& any, c
 
 Builder join(const Inputs& inputs, const AnySizes& any, std::vector<SizedGraph> graphs, int64_t opset,
              const ProgramFor& program_for) {
-  for (const Sizes& sizes : any.large()) {
+  for (const Sizes& sizes : any.further()) {
     if (auto graph = try_write(inputs, any, sizes, opset, program_for)) graphs.push_back(std::move(*graph));
   }
   Builder joined = any.joined(std::move(graphs));

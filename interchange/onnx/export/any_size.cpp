@@ -449,7 +449,7 @@ Sizes AnySizes::known() const {
   return sizes;
 }
 
-std::vector<Sizes> AnySizes::large() const {
+std::vector<Sizes> AnySizes::further() const {
   std::vector<Sizes> all;
   for (size_t i = 0; i < names_.size(); ++i) {
     const int64_t least = needed_[0][i];
@@ -458,7 +458,7 @@ std::vector<Sizes> AnySizes::large() const {
       all.back()[i] = size;
     };
     for (const int64_t more : {17, 67, 1009}) add(least + step_ * ((more + step_ - 1) / step_));
-    for (const int64_t round : {8, 48, 128}) {  // which programs treat apart
+    for (const int64_t round : {8, 48, 128}) {
       if (round > least) add(round);
     }
   }

@@ -41,9 +41,10 @@ class AnySizes {
 
   int64_t step() const { return step_; }
   // The sizes for which graphs are written: those that joined() needs, in this order, and further ones that show what
-  // the first do not, as far as the program takes them: large sizes, where a program may have limits.
+  // the first do not, as far as the program takes them: large sizes, where a program may have limits, and 8, 48 and
+  // 128, which a program may treat apart.
   const std::vector<Sizes>& needed() const { return needed_; }
-  std::vector<Sizes> large() const;
+  std::vector<Sizes> further() const;
   // The graphs as one that holds for all sizes: with numbers computed by polynomials that are linear in each size,
   // ranges, and arrays of one value. Throws ValueError, naming the node or the constant, where they differ otherwise.
   Builder joined(std::vector<SizedGraph> graphs) const;

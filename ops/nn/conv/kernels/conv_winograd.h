@@ -11,8 +11,8 @@
 namespace kaon::ops {
 
 // Convolutions of 3 x 3 taps with step one, of at least 32 channels in whole blocks of 16, which have positions enough
-// for their tiles and their transformed weights: 1.5 to 2.8 times as fast as direct ones, with a larger rounding error
-// (see HybridizeOptions::winograd).
+// for their tiles and their transformed weights: forward 1.5 to 2.8 times as fast as direct ones, with a larger
+// rounding error (see HybridizeOptions::winograd).
 bool winograd_pays(ConvKind kind, const ConvGeometry& g);
 
 // Tiles of 2 x 2 or 4 x 4 results in how many blocks, and each of these in how many slices of the output channels. A
