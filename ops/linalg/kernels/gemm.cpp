@@ -51,17 +51,24 @@ Blocks split(int64_t m, int64_t n, int64_t k) {
   return {rows, columns, parts(m, rows), parts(n, columns)};
 }
 
-// Blocks for a packed B: at least 1 MFLOP each, whole rows of C if possible, since parts of rows are copied once more.
+// Blocks for a packed B, at least 1 MFLOP each. A block's columns of B should stay in the second-level cache while rows
+// of A pass by, since weights of large nets come from memory; beyond that whole rows of C if possible, since parts of
+// rows are copied once more.
 Blocks split_packed(int64_t m, int64_t n, int64_t k) {
+  constexpr int64_t cached = 512 << 10, enough = 8;
   const double flops = 2.0 * double(m) * double(n) * double(k);
-  const double wanted = std::min({64.0, flops / 1e6, std::max(16.0, flops / 256e6)});
-  constexpr int64_t enough = 8;
+  const double most = std::min(64.0, flops / 1e6), wanted = std::min(most, std::max(16.0, flops / 256e6));
   int64_t rows = m, columns = n;
-  for (int64_t count = 1; double(count * 2) <= wanted; count = parts(m, rows) * parts(n, columns)) {
+  const auto halve_columns = [&] { columns = (columns / 2 + 63) / 64 * 64; };
+  while (m >= 64 && columns >= 128 && columns * k * int64_t(sizeof(float)) > cached &&
+         double(parts(n, columns) * 2) <= most) {
+    halve_columns();
+  }
+  for (int64_t count = parts(n, columns); double(count * 2) <= wanted; count = parts(m, rows) * parts(n, columns)) {
     if (rows >= 64) {
       rows = (rows / 2 + 15) / 16 * 16;
     } else if (columns >= 128 && count < enough) {
-      columns = (columns / 2 + 63) / 64 * 64;
+      halve_columns();
     } else {
       break;
     }
