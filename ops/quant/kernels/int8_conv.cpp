@@ -7,6 +7,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/ops/kernels/onednn_versions.h"
 #include "kaon/ops/kernels/scratch.h"
+#include "kaon/ops/quant/kernels/int8_amx.h"
 #include "kaon/ops/quant/kernels/int8_direct.h"
 #include "kaon/ops/quant/kernels/quant_tiles.h"
 
@@ -123,6 +124,7 @@ Division divide_direct(const ConvGeometry& g) {
 std::unique_ptr<Int8ConvSet> make_set(const ConvGeometry& g, bool is_signed) {
   auto set = std::make_unique<Int8ConvSet>();
   set->is_direct = g.weights() > 0 && g.groups == 1 && g.axes == 2 && multiplies_int8() && has_int8_direct();
+  set->has_tiles = set->is_direct && has_int8_amx(Int8Patch(g));
   const Division division = set->is_direct ? divide_direct(g) : divide(g);
   set->g = g, set->is_signed = is_signed, set->slices = division.slices;
   set->g.out_channels /= division.slices;
@@ -219,12 +221,16 @@ void stage(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool 
   fill(rows.pad_after * (line + 2 * border));
 }
 
+// Some 64 positions: rows of a tile are positions of one row of the image.
+int64_t whole_rows(int64_t width) { return width > 64 || width < 1 ? 64 : 64 / width * width; }
+
 // The sums of a part by a slice of the filters, by blocks that the first cache holds.
 void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool in_rows,
                         const std::byte* packed, Int8Sums part, FunctionRef<void(const Int8Sums&)> finish) {
-  constexpr int64_t together = 60;  // positions
   const ConvGeometry& g = set.g;
   const Int8Patch patch(g);
+  const int64_t together = set.has_tiles ? whole_rows(g.out[1]) : 60;  // positions
+  const auto compute = set.has_tiles ? int8_amx : int8_direct;
   const bool in_place = in_rows && !set.is_signed && g.pad[0] == 0 && g.pad[1] == 0 && patch.length % 4 == 0;
   Scratch staged(in_place ? 0 : size_t((rows.pad_before + rows.in_rows + rows.pad_after) * patch.line + int8_overread));
   if (in_place) {
@@ -242,7 +248,7 @@ void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint
     part.channel = channel + f, part.channels = std::min(int8_filters, g.out_channels - f);
     for (int64_t at = 0; at < positions; at += together) {
       part.first = first + at, part.positions = std::min(together, positions - at);
-      int8_direct(patch, x, packed, g.out[1], at, part.positions, f, part.channels, start, part.sums, part.channels);
+      compute(patch, x, packed, g.out[1], at, part.positions, f, part.channels, start, part.sums, part.channels);
       finish(part);
     }
   }
@@ -253,7 +259,10 @@ void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint
 bool multiplies_int8() { return has_exact_products(dnnl::get_effective_cpu_isa()); }
 
 std::string Int8ConvSet::implementation() const {
-  return is_direct ? "direct:avx512_vnni" : is_own() ? "int16" : pieces[0].run.implementation();
+  return has_tiles   ? "direct:avx512_amx"
+         : is_direct ? "direct:avx512_vnni"
+         : is_own()  ? "int16"
+                     : pieces[0].run.implementation();
 }
 
 size_t Int8ConvSet::slice_bytes() const {

@@ -1,6 +1,6 @@
 // Convolutions of int8 and uint8 with int8, summed exactly in int32. Where the processor sums four products at once
-// (VNNI): by our kernel of int8_direct.h where it has these sizes, else by oneDNN's. On other processors by our own of
-// int16, for there oneDNN bounds the sum of two products by int16.
+// (VNNI): by our kernels of int8_direct.h and int8_amx.h where they have these sizes, else by oneDNN's. On other
+// processors by our own of int16, for there oneDNN bounds the sum of two products by int16.
 #pragma once
 
 #include <memory>
@@ -28,6 +28,7 @@ struct Int8ConvSet : KernelState {
   onednn::Primitive to_inner;     // the weights of a slice into the primitives' layout
   int64_t patch = 0;              // our kernel of int16: products per sum, rounded up to a multiple of 32
   bool is_direct = false;         // by int8_direct
+  bool has_tiles = false;         // ... or, with the same packed weights, by int8_amx
 
   bool is_own() const { return patch > 0; }
   size_t slice_bytes() const;  // of packed weights

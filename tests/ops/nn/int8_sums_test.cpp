@@ -1,0 +1,95 @@
+// The kernels of int8 convolutions beside sums that are written out.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <random>
+#include <vector>
+
+#include "kaon/ops/quant/kernels/int8_amx.h"
+#include "kaon/ops/quant/kernels/int8_direct.h"
+
+namespace int8_sums_test {
+
+using namespace kaon;
+using namespace kaon::ops;
+
+ConvGeometry geometry(std::mt19937& rng) {
+  const auto from = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(rng);
+  };
+  ConvGeometry g;
+  g.batch = 1, g.in_channels = from(0, 1) ? from(1, 9) : from(1, 9) * 16, g.out_channels = from(1, 150);
+  for (size_t i = 0; i < 2; ++i) {
+    g.kernel[i] = from(1, 4), g.stride[i] = from(1, 3), g.dilate[i] = from(1, 2), g.pad[i] = from(0, 2);
+    const int64_t window = (g.kernel[i] - 1) * g.dilate[i] + 1;
+    g.in[i] = window + from(0, 40);
+    g.out[i] = (g.in[i] + 2 * g.pad[i] - window) / g.stride[i] + 1;
+  }
+  return g;
+}
+
+// How many of 200 geometries the kernel has, all of them with the right sums.
+template <class Kernel>
+int agreeing(Kernel kernel, bool (*has)(const Int8Patch&)) {
+  std::mt19937 rng(1);
+  int taken = 0;
+  for (int i = 0; i < 200; ++i) {
+    const ConvGeometry g = geometry(rng);
+    const Int8Patch patch(g);
+    if (!has(patch)) continue;
+    ++taken;
+    const int64_t height = g.in[0] + 2 * g.pad[0];
+    std::vector<uint8_t> image(size_t(height * patch.line + int8_overread));
+    std::vector<int8_t> weights(size_t(g.weights()));
+    std::vector<int32_t> start(size_t(g.out_channels));
+    for (auto& x : image) x = uint8_t(rng());
+    for (auto& w : weights) w = int8_t(rng());
+    for (auto& s : start) s = int32_t(rng() % 1000);
+    std::vector<std::byte> packed(int8_packed_bytes(patch, g.out_channels));
+    int8_pack(g, weights.data(), packed.data());
+    const bool with_start = i % 2 == 0;
+    const int64_t width = g.out[1], positions = g.out_positions();
+    const int64_t first = int64_t(rng()) % positions, count = 1 + int64_t(rng()) % (positions - first);
+    for (int64_t f = 0; f < g.out_channels; f += int8_filters) {
+      const int64_t filters = std::min(int8_filters, g.out_channels - f), stride = filters + 3;
+      std::vector<int32_t> sums(size_t(count * stride), -7), expected = sums;
+      for (int64_t p = 0; p < count; ++p) {
+        const uint8_t* const x = image.data() + (first + p) / width * patch.step_y + (first + p) % width * patch.step_x;
+        for (int64_t o = f; o < f + filters; ++o) {
+          int32_t sum = with_start ? start[size_t(o)] : 0;
+          for (int64_t t = 0; t < g.taps(); ++t) {
+            const int64_t y = t / g.kernel[1] * g.dilate[0], column = t % g.kernel[1] * g.dilate[1];
+            for (int64_t c = 0; c < g.in_channels; ++c) {
+              sum += x[y * patch.line + column * g.in_channels + c] *
+                     weights[size_t((o * g.in_channels + c) * g.taps() + t)];
+            }
+          }
+          expected[size_t(p * stride + o - f)] = sum;
+        }
+      }
+      kernel(patch, image.data(), packed.data(), width, first, count, f, filters, with_start ? start.data() : nullptr,
+             sums.data(), stride);
+      INFO("geometry " << i << ", filters from " << f);
+      CHECK(sums == expected);
+    }
+  }
+  return taken;
+}
+
+TEST_CASE("int8 sums: by instructions that sum four products") {
+  if (has_int8_direct()) {
+    CHECK(agreeing(int8_direct, [](const Int8Patch&) { return true; }) == 200);
+  } else {
+    WARN("this processor does not have them");
+  }
+}
+
+TEST_CASE("int8 sums: by tiles") {
+  const Int8Patch whole(ConvGeometry{.in_channels = 64, .kernel = {1, 1}, .stride = {1, 1}, .dilate = {1, 1}});
+  if (has_int8_amx(whole)) {
+    CHECK(agreeing(int8_amx, has_int8_amx) > 100);
+  } else {
+    WARN("this processor does not have them");
+  }
+}
+
+}  // namespace int8_sums_test
