@@ -144,6 +144,14 @@ Builder write_for_all(const Inputs& inputs, const std::vector<NamedSize>& names,
   std::rethrow_exception(first);
 }
 
+bool has_runtime_nodes(const format::Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const format::Node& n) {
+    return n.domain == exporting::runtime_domain || std::ranges::any_of(n.attributes, [](const format::Attribute& a) {
+             return std::ranges::any_of(a.graphs, [](const auto& g) { return has_runtime_nodes(*g); });
+           });
+  });
+}
+
 void write(const Inputs& inputs, const ProgramFor& program_for, const std::filesystem::path& path,
            const SaveOptions& options) {
   const int64_t opset = options.opset == 0 ? kFirstOpset : options.opset;
@@ -158,6 +166,7 @@ void write(const Inputs& inputs, const ProgramFor& program_for, const std::files
   model.opsets[""] = opset;
   model.producer = "kaon";
   model.graph = std::move(builder.graph());
+  if (has_runtime_nodes(model.graph)) model.opsets[std::string(exporting::runtime_domain)] = 1;
   model.graph.name = "kaon";
   exporting::write_files(model, builder.arrays(), path, options.max_file_bytes, options.min_external_bytes);
 }

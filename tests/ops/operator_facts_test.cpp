@@ -20,6 +20,7 @@
 #include "kaon/ops/operator/fused_forms.h"
 #include "kaon/ops/operator/op_attributes.h"
 #include "kaon/ops/operator/registry.h"
+#include "kaon/ops/quant/kernels/block_dense.h"
 #include "kaon/ops/quant/kernels/integer_layers.h"
 #include "kaon/ops/quant/kernels/integer_values.h"
 #include "kaon/tests/ops/table/op_table.h"
@@ -50,13 +51,26 @@ NameSet operator+(NameSet a, NameSet b) {
 std::vector<const OpDef*> every_operator() {
   std::vector<const OpDef*> defs = all_op_defs();
   std::erase_if(defs, [](const OpDef* def) { return def->compose; });  // no graph has them
-  defs.insert(defs.end(),
-              {&op::Reorder::def, &op::RematerializeBatchNorm::def, &op::BatchNormAffine::def, &op::PadRows::def,
-               &op::TakeRows::def, &op::IntegerConv::def, &op::IntegerDense::def, &op::IntegerQuantize::def,
-               &op::IntegerDequantize::def, &op::IntegerAdd::def, &op::IntegerMaxPool::def, &op::FusedPointwise::def,
-               &op::FusedKernel::def, &op::ControlFlowOp<ControlKind::foreach>::def,
-               &op::ControlFlowOp<ControlKind::while_loop>::def, &op::ControlFlowOp<ControlKind::cond>::def,
-               &op::ControlFlowGrad::def, &op::ControlFlowKey::def});
+  defs.insert(defs.end(), {&op::Reorder::def,
+                           &op::RematerializeBatchNorm::def,
+                           &op::BatchNormAffine::def,
+                           &op::PadRows::def,
+                           &op::TakeRows::def,
+                           &op::IntegerConv::def,
+                           &op::IntegerDense::def,
+                           &op::IntegerQuantize::def,
+                           &op::IntegerDequantize::def,
+                           &op::IntegerAdd::def,
+                           &op::IntegerMaxPool::def,
+                           &op::BlockQuantizedDense::def,
+                           &op::BlockDequantize::def,
+                           &op::FusedPointwise::def,
+                           &op::FusedKernel::def,
+                           &op::ControlFlowOp<ControlKind::foreach>::def,
+                           &op::ControlFlowOp<ControlKind::while_loop>::def,
+                           &op::ControlFlowOp<ControlKind::cond>::def,
+                           &op::ControlFlowGrad::def,
+                           &op::ControlFlowKey::def});
   return defs;
 }
 
@@ -82,7 +96,8 @@ const NameSet nothing = names(R"(
     preloaded_multi_mp_sgd_mom_update preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update
     preloaded_multi_sgd_update reset_arrays rmsprop_update rmspropalex_update sgd_mom_update sgd_update signsgd_update
     signum_update _backward_control_flow _cond _control_flow_key _foreach _while_loop _batch_norm_affine _fused_kernel
-    _pad_rows _take_rows cache_append _backward_product_scan IdentityAttachKLSparseReg _contrib_hawkesll
+    _pad_rows _take_rows
+    _block_dequantize cache_append _backward_product_scan IdentityAttachKLSparseReg _contrib_hawkesll
     _backward_hawkesll)");
 
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
@@ -92,7 +107,8 @@ const NameSet kept = nothing + names(R"(
     _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
     _sample_images max_pool_indices max_unpool _contrib_dequantize _contrib_quantized_batch_norm
     _contrib_quantized_pooling _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv
-    _fused_quantized_fully_connected _integer_conv _integer_dense _bipartite_pairs _box_suppress _box_take
+    _fused_quantized_fully_connected _integer_conv _integer_dense
+    _block_quantized_dense _bipartite_pairs _box_suppress _box_take
     _contrib_MultiBoxTarget
     _contrib_box_decode _contrib_box_encode _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order argmax argmax_channel argmin max mean min nanprod nansum norm prod sum Convolution Deconvolution
@@ -112,7 +128,8 @@ const NameSet not_fused = nothing + names(R"(
     _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
     _sample_images max_pool_indices max_unpool _contrib_dequantize _contrib_quantized_batch_norm
     _contrib_quantized_pooling _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv
-    _fused_quantized_fully_connected _integer_conv _integer_dense _integer_add _integer_dequantize _integer_max_pool
+    _fused_quantized_fully_connected _integer_conv _integer_dense
+    _block_quantized_dense _integer_add _integer_dequantize _integer_max_pool
     _integer_quantize _bipartite_pairs _box_suppress _box_take
     _contrib_MultiBoxTarget
     _contrib_box_decode _contrib_box_encode _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
@@ -166,7 +183,8 @@ const NameSet row_major = nothing + names(R"(
     _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
     _sample_images max_pool_indices max_unpool _contrib_dequantize _contrib_quantized_batch_norm
     _contrib_quantized_pooling _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv
-    _fused_quantized_fully_connected _integer_dense _bipartite_pairs _box_suppress _box_take
+    _fused_quantized_fully_connected _integer_dense
+    _block_quantized_dense _bipartite_pairs _box_suppress _box_take
     _contrib_MultiBoxTarget
     _contrib_box_decode _contrib_box_encode _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum Concat Pad

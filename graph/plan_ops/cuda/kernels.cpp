@@ -5,6 +5,7 @@
 #include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 #include "kaon/graph/plan_ops/reorder.h"
+#include "kaon/ops/quant/kernels/block_dense.h"
 #include "kaon/ops/quant/kernels/integer_layers.h"
 #include "kaon/ops/quant/kernels/integer_values.h"
 
@@ -15,6 +16,8 @@ static_assert(HasPreparation<op::FusedKernel>);  // where it is not found, it is
 // The operators of plans, and those of converted nets.
 void for_each_graph_kernel(AddKernel add, void* table) {
   add_kernel<op::BatchNormAffine>(add, table);
+  add_kernel<op::BlockDequantize>(add, table);
+  add_kernel<op::BlockQuantizedDense>(add, table);
   add_kernel<op::FusedKernel>(add, table);
   add_kernel<op::IntegerAdd>(add, table);
   add_kernel<op::IntegerConv>(add, table);

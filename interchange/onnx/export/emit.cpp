@@ -83,10 +83,12 @@ std::string Builder::unique(std::string_view name) {
 }
 
 std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vector<std::string>& inputs,
-                                        std::vector<Attribute> attributes, int outputs, std::string_view name) {
+                                        std::vector<Attribute> attributes, int outputs, std::string_view name,
+                                        std::string_view domain) {
   require(first_opset(op_type), op_type);
   format::Node node;
   node.op_type = op_type;
+  node.domain = domain;
   node.inputs = inputs;
   node.attributes = std::move(attributes);
   node.name = unique(fmt::format("{}_{}", name, op_type));
@@ -161,6 +163,11 @@ std::string Builder::scalar(double value, DType dtype) {
 std::string Emit::node(std::string_view op_type, const std::vector<std::string>& inputs,
                        std::vector<Attribute> attributes) {
   return builder_.nodes(op_type, inputs, std::move(attributes), 1, node_.name)[0];
+}
+
+std::string Emit::runtime_node(std::string_view op_type, const std::vector<std::string>& inputs,
+                               std::vector<Attribute> attributes) {
+  return builder_.nodes(op_type, inputs, std::move(attributes), 1, node_.name, runtime_domain)[0];
 }
 
 std::string Emit::reshape(const std::string& x, const Shape& shape) {

@@ -16,6 +16,8 @@ namespace kaon::onnx::exporting {
 
 using format::Attribute;
 
+inline constexpr std::string_view runtime_domain = "com.microsoft";  // of ONNX Runtime's own operators
+
 Attribute integer(std::string_view name, int64_t value);
 Attribute real(std::string_view name, double value);
 Attribute text(std::string_view name, std::string_view value);
@@ -33,7 +35,8 @@ class Builder {
   std::string unique(std::string_view name);
   // A node with these inputs ("": left out); its outputs, of which there are `outputs`.
   std::vector<std::string> nodes(std::string_view op_type, const std::vector<std::string>& inputs,
-                                 std::vector<Attribute> attributes, int outputs, std::string_view name);
+                                 std::vector<Attribute> attributes, int outputs, std::string_view name,
+                                 std::string_view domain = "");
   std::string initializer(const NDArray& values, std::string_view name);
   std::string constant(const std::vector<int64_t>& values);  // int64 (n,)
   std::string scalar(double value, DType dtype);             // of shape ()
@@ -111,6 +114,9 @@ class Emit {
   // A node with one output.
   std::string node(std::string_view op_type, const std::vector<std::string>& inputs,
                    std::vector<Attribute> attributes = {});
+  // The same of an operator of ONNX Runtime's.
+  std::string runtime_node(std::string_view op_type, const std::vector<std::string>& inputs,
+                           std::vector<Attribute> attributes);
   std::vector<std::string> nodes(std::string_view op_type, const std::vector<std::string>& inputs,
                                  std::vector<Attribute> attributes, int outputs);
   std::string reshape(const std::string& x, const Shape& shape);

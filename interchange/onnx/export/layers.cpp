@@ -4,6 +4,7 @@
 
 #include "kaon/interchange/onnx/export/emit.h"
 #include "kaon/ops/all_ops.h"
+#include "kaon/ops/quant/kernels/block_dense.h"
 
 namespace kaon::onnx::exporting {
 
@@ -23,6 +24,21 @@ void fully_connected(Emit& e) {
   const std::string w = e.node("Transpose", {e.in(1)}, {integers("perm", {1, 0})});
   const std::string y = e.node("MatMul", {data, w});
   e.set(op.no_bias ? y : e.node("Add", {y, e.in(2)}));
+}
+
+// ONNX Runtime's operator, which has one dtype for all floating numbers.
+void block_quantized_dense(Emit& e) {
+  const auto& op = e.op<op::BlockQuantizedDense>();
+  const int64_t n = e.shape(1)[0], k = e.shape().back();
+  const auto floating = [&](int i) { return e.is_real(i) ? e.cast(e.in(i), e.dtype()) : e.in(i); };
+  const std::string data = e.rank() > 1 ? e.in() : e.reshape(e.in(), Shape(1, k));
+  std::vector<std::string> inputs{data, e.in(1), floating(2)};
+  if (op.has_zeros || !op.no_bias) inputs.push_back(op.has_zeros ? floating(3) : "");
+  if (!op.no_bias) inputs.insert(inputs.end(), {"", e.in(3 + int(op.has_zeros))});
+  const std::string y = e.runtime_node(
+      "MatMulNBits", inputs,
+      {integer("K", k), integer("N", n), integer("bits", op.bits), integer("block_size", op.block_size)});
+  e.set(e.rank() > 1 ? y : e.reshape(y, e.result()));
 }
 
 // The axes with `axis` in place 1, or last, of the others; the same permutation leads back.
@@ -225,6 +241,7 @@ void dropout(Emit& e) {
 
 const WriterRow layer_table[] = {
     {&op::FullyConnected::def, fully_connected},
+    {&op::BlockQuantizedDense::def, block_quantized_dense},
     {&op::BatchNorm::def, batch_norm<op::BatchNorm>},
     {&op::BatchNormWithReLU::def, batch_norm<op::BatchNormWithReLU>},
     {&op::LayerNorm::def, layer_norm},

@@ -14,6 +14,7 @@ struct Reason {
 // The first line whose prefix fits counts.
 constexpr Reason reasons[] = {
     {"_backward_", "it is part of a gradient, and a model predicts"},
+    {"_block_dequantize", "it is part of a gradient, and a model predicts"},
     {"_pooling_along", "it is part of a gradient, and a model predicts"},
     {"_contrib_hawkesll", "ONNX has no such loss"},
     {"_ctc_loss", "ONNX has no such loss"},

@@ -8,6 +8,7 @@
 #include "kaon/interchange/onnx/operators/helpers.h"
 #include "kaon/interchange/onnx/runtime/packed_weights.h"
 #include "kaon/interchange/onnx/runtime/standard.h"
+#include "kaon/ops/quant/kernels/block_dense.h"
 
 namespace kaon::onnx::convert {
 
@@ -42,28 +43,13 @@ void check_size(const Call& c, int i, const Shape& expected) {
   }
 }
 
-// B (N, blocks, bytes of a block), scales and zero points of the blocks, which block each of K is in: the weight (N,
-// K).
-Symbol weight_of(const Call& c, int64_t bits, int64_t block, const Shape& shape) {
-  const int64_t n = shape[0], k = shape[1], blocks = up(k, block), zero_bytes = up(blocks * bits, 8);
-  const Shape by_block(n, blocks), beside(n, blocks, 1);
-  Symbol zero;
-  if (!c.has(3)) {
-    zero = full(Shape(1, 1, 1), double(1 << (bits - 1)), DType::float32);
-  } else if (c.dtype(3) == DType::uint8) {
-    check_size(c, 3, Shape(n, zero_bytes));
-    zero = reshaped(slice_along(unpacked(reshaped(c.x(3), Shape(n, zero_bytes)), bits), 1, 0, blocks), beside);
-  } else {
-    check_size(c, 3, by_block);
-    zero = cast(reshaped(c.x(3), beside), DType::float32);
-  }
-  const Symbol codes = unpacked(reshaped(c.x(1), Shape(n, blocks * block * bits / 8)), bits);
-  const Symbol scale = cast(reshaped(c.x(2), beside), DType::float32);
-  const Symbol w = sym.broadcast_mul(sym.broadcast_sub(reshaped(codes, Shape(n, blocks, block)), zero), scale);
-  return cast(slice_along(reshaped(w, Shape(n, blocks * block)), 1, 0, k), c.dtype());
+// An input as its operator takes it: once for a model where it is an initializer of another shape.
+Symbol shaped(const Call& c, int i, const Shape& shape) {
+  if (c.shape(i) == shape) return c.x(i);
+  return c.conversion().once(c, {i}, "shape " + shape.str(), [&] { return reshaped(c.x(i), shape); });
 }
 
-// A, B, scales, zero points, groups, bias. The weight is made once, in A's dtype, where the model says it.
+// A, B, scales, zero points, groups, bias. The weight stays packed.
 void matmul_n_bits(Call& c) {
   const int64_t k = c.integer("K", 0), n = c.integer("N", 0), bits = c.integer("bits", 4),
                 block = c.integer("block_size", 0);
@@ -76,19 +62,27 @@ void matmul_n_bits(Call& c) {
   }
   if (c.has(4)) c.fail_supported("g_idx");
   if (c.integer("weight_prepacked", 0) != 0) c.fail_supported("weight_prepacked");
+  if (c.dtype() != DType::float32 && !ops::is_half(c.dtype())) {
+    c.fail(fmt::format("A of float32, float16 or bfloat16 expected, got {}", kaon::name_of(c.dtype())));
+  }
   if (c.dtype(1) != DType::uint8) c.fail(fmt::format("B of uint8 expected, got {}", kaon::name_of(c.dtype(1))));
-  check_size(c, 1, Shape(n, up(k, block), block * bits / 8));
-  check_size(c, 2, Shape(n, up(k, block)));
+  const int64_t blocks = up(k, block);
+  const Shape codes(n, blocks, block * bits / 8), by_block(n, blocks);
+  const bool has_packed_zeros = c.has(3) && c.dtype(3) == DType::uint8;
+  const Shape zeros = has_packed_zeros ? Shape(n, up(blocks * bits, 8)) : by_block;
+  check_size(c, 1, codes);
+  check_size(c, 2, by_block);
+  if (c.has(3)) check_size(c, 3, zeros);
   if (c.has(5)) check_size(c, 5, Shape(n));
-  const Symbol w = c.conversion().once(
-      c, {1, 2, 3}, fmt::format("{} bits, blocks of {}, {} {}, {}", bits, block, n, k, kaon::name_of(c.dtype())),
-      [&] { return weight_of(c, bits, block, Shape(n, k)); });
-  Shape result = c.shape();
-  result[result.ndim() - 1] = n;
-  const Symbol a = reshaped(c.x(), Shape(c.shape().size() / k, k));
-  const Symbol bias = c.has(5) ? reshaped(c.x(5), Shape(n)) : Symbol();
-  if (c.shape().size() == 0) return c.set(full(result, 0, c.dtype()));
-  c.set(reshaped(dense(c.rank() > 1 ? c.x() : a, w, bias.defined() ? &bias : nullptr), result));
+  const op::BlockQuantizedDense op{.bits = int(bits), .block_size = block, .has_zeros = c.has(3), .no_bias = !c.has(5)};
+  std::vector<Symbol> inputs{c.x(), shaped(c, 1, codes), shaped(c, 2, by_block)};
+  if (c.has(3)) inputs.push_back(shaped(c, 3, zeros));
+  if (c.has(5)) inputs.push_back(reshaped(c.x(5), Shape(n)));
+  std::vector<const Symbol*> pointers;
+  for (const Symbol& s : inputs) pointers.push_back(&s);
+  Symbol y;
+  Symbol::apply(op::BlockQuantizedDense::def, &op, pointers, std::span(&y, 1), std::source_location::current(), "");
+  c.set(y);
 }
 
 // Rows of a table of packed numbers: data, indices, scales, zero points. Only the rows that are read are unpacked.

@@ -5,6 +5,7 @@
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/interchange/onnx.h"
 #include "kaon/kaon.h"
+#include "kaon/ops/quant/kernels/block_dense.h"
 #include "kaon/tests/interchange/onnx/one_node.h"
 
 namespace onnx_language_test {
@@ -37,7 +38,7 @@ OneNode packed_product(std::vector<proto::Attribute> attributes = {integer("K", 
 
 }  // namespace
 
-TEST_CASE("onnx language: packed weights are unpacked once for all programs of a model", "[onnx]") {
+TEST_CASE("onnx language: packed weights stay packed, the same array for all programs of a model", "[onnx]") {
   const onnx::Block block = packed_product().load();
   const std::vector<float> scale{1, 2, 0.5, 0.25, 3, 1};
   for (const int64_t rows : {1, 4, 7}) {
@@ -55,16 +56,57 @@ TEST_CASE("onnx language: packed weights are unpacked once for all programs of a
       }
     }
   }
-  // the same array in the programs of two batches
+  // the same array in the programs of two batches, and no other of its size
   const auto weight = [&](int64_t rows) {
+    const uint8_t* found = nullptr;
     const Symbol program = block.specialize({Shape(rows, 20)}).program();
     for (const graph::SymbolNode* n : graph::topological_order(program.entries())) {
-      if (n->constant.defined() && n->constant.shape() == Shape(3, 20)) return n->constant.data<const float>().data();
+      if (!n->constant.defined()) continue;
+      CHECK(n->constant.shape() != Shape(3, 20));
+      if (n->constant.shape() == Shape(3, 2, 8)) found = n->constant.data<const uint8_t>().data();
     }
-    return static_cast<const float*>(nullptr);
+    return found;
   };
   CHECK(weight(2) != nullptr);
   CHECK(weight(2) == weight(5));
+}
+
+TEST_CASE("onnx language: products with packed weights are written as they were read", "[onnx]") {
+  const ScratchFolder folder;
+  const auto path = folder / "written.onnx";
+  for (const bool has_rows : {true, false}) {
+    gluon::SymbolBlock net = packed_product().load().specialize({has_rows ? Shape(4, 20) : Shape(20)});
+    const NDArray x = nd.random_normal(has_rows ? Shape(4, 20) : Shape(20));
+    net.hybridize();
+    const std::vector<float> y = net(x).asvector<float>();
+    onnx::save(net, path);
+    const onnx::Block again = onnx::load(path);
+    CHECK(again.summary().operators.at("com.microsoft.MatMulNBits") == 1);
+    CHECK(again.summary().opsets.at("com.microsoft") == 1);
+    CHECK(again.summary().unsupported.empty());
+    CHECK(again(x).asvector<float>() == y);
+  }
+  // of any number of rows, with zero points and a bias, which have another dtype than the scales
+  const op::BlockQuantizedDense op{.bits = 4, .block_size = 16, .has_zeros = true, .no_bias = false};
+  const NDArray codes = nd.random_randint(0, 256, {3, 2, 8}).astype(DType::uint8);
+  const NDArray scales = nd.random_normal({3, 2}).astype(DType::float16), zeros = nd.random_normal({3, 2}) + 8.0;
+  const Symbol x = Symbol::variable("x");
+  const std::vector<Symbol> inputs{x, Symbol::constant(codes), Symbol::constant(scales), Symbol::constant(zeros),
+                                   Symbol::constant(nd.random_normal({3}))};
+  std::vector<const Symbol*> pointers;
+  for (const Symbol& s : inputs) pointers.push_back(&s);
+  Symbol y;
+  Symbol::apply(op::BlockQuantizedDense::def, &op, pointers, std::span(&y, 1), std::source_location::current(), "y");
+  onnx::save(y, {{"x", {Shape(4, 20), DType::float32}}}, {}, path, {.batch_name = "rows"});
+  const onnx::Block again = onnx::load(path);
+  CHECK(again.summary().operators.at("com.microsoft.MatMulNBits") == 1);
+  CHECK(again.inputs()[0].dim_names[0] == "rows");
+  for (const int64_t rows : {1, 7, 33}) {
+    const NDArray data = nd.random_normal({rows, 20});
+    const NDArray want = nd.dot(data, again(nd.eye(20)) - again(nd.zeros({20, 20})));
+    const NDArray bias = again(nd.zeros({1, 20}));
+    CHECK(nd.max(nd.abs(again(data) - nd.broadcast_add(want, bias))).asscalar<float>() < 1e-4f);
+  }
 }
 
 TEST_CASE("onnx language: packed weights that do not fit are refused", "[onnx]") {
@@ -82,6 +124,12 @@ TEST_CASE("onnx language: packed weights that do not fit are refused", "[onnx]")
   auto prepacked = with(20, 3, 4, 16);
   prepacked.push_back(integer("weight_prepacked", 1));
   fails(packed_product(prepacked), "weight_prepacked is not supported");
+  CHECK_THROWS_WITH(OneNode("com.microsoft", "MatMulNBits",
+                            {{"x", ElementType::float64}, {"b", ElementType::uint8}, {"s", f32}}, 1, with(20, 3, 4, 16),
+                            {tensor<uint8_t>("b", ElementType::uint8, {3, 2, 8}, std::vector<uint8_t>(48)),
+                             tensor<float>("s", f32, {3, 2}, std::vector<float>(6))})
+                        .load()(x.astype(DType::float64)),
+                    Catch::Contains("A of float32, float16 or bfloat16 expected, got float64"));
 }
 
 TEST_CASE("onnx language: a cache of a fixed size is filled step by step", "[onnx]") {
