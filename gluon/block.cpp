@@ -151,7 +151,7 @@ void Block::load_parameters(const std::filesystem::path& file, bool allow_missin
 
 void Block::load_parameters(const std::filesystem::path& file, const LoadOptions& options) {
   auto parameters = detail::structural_parameters(*this);
-  NamedArrays arrays = nd_file::load(file);
+  NamedArrays arrays = detail::load_arrays(file);
   bool dotted =
       parameters.empty() || std::any_of(arrays.begin(), arrays.end(), [&](const auto& a) {
         return a.first.find('.') != a.first.npos ||

@@ -458,7 +458,7 @@ void ParameterDict::load(const std::filesystem::path& file, bool allow_missing, 
 
 void ParameterDict::load(const std::filesystem::path& file, const LoadOptions& options,
                          std::string_view restore_prefix) const {
-  NamedArrays arrays = nd_file::load(file);
+  NamedArrays arrays = detail::load_arrays(file);
   for (auto& [name, array] : arrays) {
     if (name.starts_with("arg:") || name.starts_with("aux:")) name.erase(0, 4);
     name.insert(0, restore_prefix);

@@ -16,6 +16,7 @@
 #include "kaon/interchange/onnx/block/roles.h"
 #include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/convert/call.h"
+#include "kaon/interchange/onnx/convert/opsets.h"
 
 namespace kaon::onnx {
 
@@ -135,6 +136,7 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
     : gluon::Block("onnx"), state_(std::make_shared<State>()) {
   State& s = *state_;
   s.model = format::read_model(file);
+  convert::check_opsets(s.model, file.string());
   const block::Roles roles = block::roles_of(s.model.graph.nodes);
   std::unordered_set<std::string_view> taken;
   for (const format::Tensor& t : s.model.graph.initializers) taken.insert(t.name);
@@ -260,6 +262,11 @@ std::vector<Value> Block::run(const std::vector<Value>& inputs, std::source_loca
       form.strings = inputs[i].strings;
       form.strings_shape = inputs[i].strings_shape;
     } else if (inputs[i].is_nothing()) {
+      if (s.inputs[i].kind != format::ValueInfo::Kind::optional) {
+        throw ValueError(
+            fmt::format("[onnx] the input {} was given an array that is not defined, which only an optional may be",
+                        s.inputs[i].name));
+      }
       form.kind = convert::Value::Kind::nothing;
     } else {
       add(inputs[i].array);
@@ -407,21 +414,30 @@ static std::vector<InputForm> with_other_sizes(const std::vector<format::ValueIn
   return forms;
 }
 
-gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
-  State& s = *state_;
+std::vector<InputForm> Block::State::forms_of(const std::vector<Shape>& shapes) const {
+  if (shapes.size() > inputs.size())
+    throw ValueError(fmt::format("[onnx] the model takes {} inputs, got {} shapes", inputs.size(), shapes.size()));
   std::vector<InputForm> forms;
-  for (size_t i = 0; i < s.inputs.size(); ++i) {
-    const ValueInfo info = as_public(s.inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueInfo info = as_public(inputs[i]);
+    if (info.kind != ValueInfo::Kind::tensor)
+      throw ValueError(fmt::format("[onnx] the input {} is no array: it has no shape", info.name));
     const Shape shape = i < shapes.size() ? shapes[i] : info.has_shape ? info.shape : Shape::unknown();
     if (!shape.is_known()) {
       throw ShapeError(
           fmt::format("[onnx] the shape of the input {} is not known: give one for each input", info.name));
     }
-    check_input(s.inputs[i], {shape, info.dtype});
+    check_input(inputs[i], {shape, info.dtype});
     InputForm form;
     form.arrays = {{shape, info.dtype}};
     forms.push_back(std::move(form));
   }
+  return forms;
+}
+
+gluon::SymbolBlock Block::specialize(const std::vector<Shape>& shapes) const {
+  State& s = *state_;
+  const std::vector<InputForm> forms = s.forms_of(shapes);
   const auto convert = [&](const std::vector<InputForm>& inputs) {
     return convert::Conversion(s.model, s.parameters, s.constants, s.turned, s.kept).convert(inputs, nullptr);
   };

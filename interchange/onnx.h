@@ -107,7 +107,7 @@ class Block : public gluon::Block {
 };
 
 // The model of a file; its external data lie in the file's folder. Throws IoError naming file and offset for a file
-// that is no model, or is damaged. Does not convert yet.
+// that is no model, or is damaged, and ValueError for operators of a version that is not known. Does not convert yet.
 KAON_API Block load(const std::filesystem::path& file, const LoadOptions& options = {});
 // The program for inputs of these shapes: load(file).specialize(shapes). Where the model says every shape, none need be
 // given.
@@ -152,8 +152,9 @@ void save(const Net& net, const std::filesystem::path& file, const SaveOptions& 
 KAON_API void save(const Symbol& program, const std::vector<std::pair<std::string, TensorMeta>>& inputs,
                    const std::unordered_map<std::string, NDArray>& values, const std::filesystem::path& file,
                    const SaveOptions& options = {});
-// Writes a loaded model again: its graph as it was, with the values that its parameters have now. Throws ValueError for
-// another opset than its own, for shapes and for names, which specialize() is for.
+// Writes a loaded model again: its graph as it was, with the values that its parameters have now. With shapes, the
+// dimensions that its inputs and outputs leave open are these numbers. Throws ValueError for another opset than its own
+// and for names, which specialize() is for, and ShapeError for shapes that do not fit.
 KAON_API void save(const Block& model, const std::filesystem::path& file, const SaveOptions& options = {});
 
 }  // namespace onnx

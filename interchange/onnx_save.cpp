@@ -10,10 +10,11 @@
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/block/fixed_shapes.h"
 #include "kaon/interchange/onnx/block/state.h"
-#include "kaon/interchange/onnx/export/any_size.h"
 #include "kaon/interchange/onnx/export/external.h"
 #include "kaon/interchange/onnx/export/whole_program.h"
+#include "kaon/interchange/onnx/sizes/any_size.h"
 
 namespace kaon::onnx {
 
@@ -103,11 +104,12 @@ Builder join(const Inputs& inputs, const AnySizes& any, std::vector<SizedGraph> 
   Builder joined = any.joined(std::move(graphs));
   for (size_t n = 0; n < any.names().size(); ++n) {
     const auto one = try_write(inputs, any, any.with_one(n), opset, program_for);
-    if (!one || any.holds_for(joined, *one)) continue;
-    throw ValueError(
-        fmt::format("[onnx] {0} cannot have any size: for {0} = 1 the outputs have other dimensions, as "
-                    "where an operator leaves out those of size 1",
-                    any.names()[n].name));
+    if (!one) continue;
+    if (const std::string difference = any.difference(joined, *one); !difference.empty()) {
+      throw ValueError(
+          fmt::format("[onnx] {} cannot have any size: {}, as where an operator leaves out dimensions of 1",
+                      any.names()[n].name, difference));
+    }
   }
   return joined;
 }
@@ -302,6 +304,25 @@ void save(const gluon::Block& block, const std::filesystem::path& path, const Sa
   save(block, nullptr, path, options);
 }
 
+void Block::State::fix_shapes(format::Graph& graph, const std::vector<Shape>& shapes) const {
+  const std::vector<convert::InputForm> forms = forms_of(shapes);
+  std::vector<std::optional<Shape>> given, made(graph.outputs.size());
+  size_t next = 0;
+  for (const format::ValueInfo& info : graph.inputs) {  // initializers may be among them
+    const bool is_own = next < inputs.size() && inputs[next].name == info.name;
+    given.push_back(is_own ? std::optional(forms[next++].arrays[0].shape) : std::nullopt);
+  }
+  try {
+    const auto program = convert::Conversion(model, parameters, constants, turned, kept).convert(forms, nullptr);
+    for (size_t i = 0; i < made.size(); ++i) {
+      const convert::Value& value = program->outputs[i];
+      if (value.kind == convert::Value::Kind::tensor) made[i] = value.shape();
+    }
+  } catch (const TraceError&) {  // they depend on values
+  }
+  block::fix_shapes(graph, given, made);
+}
+
 void save(const Block& block, const std::filesystem::path& path, const SaveOptions& options) {
   const Block::State& state = *block.state_;
   const auto own = state.model.opsets.find("");
@@ -311,12 +332,13 @@ void save(const Block& block, const std::filesystem::path& path, const SaveOptio
                     "a program for any opset",
                     own == state.model.opsets.end() ? 0 : own->second, options.opset));
   }
-  if (!options.shapes.empty() || !options.batch_name.empty() || !options.named.empty()) {
+  if (!options.batch_name.empty() || !options.named.empty()) {
     throw ValueError(
-        "[onnx] a loaded model is written with the shapes and names of its own inputs: specialize() gives a program "
-        "for other shapes");
+        "[onnx] a loaded model is written with the names of its own dimensions: specialize() gives a program that is "
+        "written with others");
   }
   format::Model model = state.model;
+  if (!options.shapes.empty()) state.fix_shapes(model.graph, options.shapes);
   forget_places(model.graph);
   predict_by_statistics(model.graph, state.parameters);
   for (format::Function& f : model.functions) forget_places(f.nodes);

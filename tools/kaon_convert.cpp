@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <regex>
+#include <unordered_map>
 
 #include "kaon/graph/symbol_picture.h"
 #include "kaon/interchange/onnx.h"
@@ -57,16 +58,18 @@ Target target_of(const std::string& out) {
 
 bool is_of_tensors(Target target) { return target <= Target::npy; }
 
-// Runs the net once on zeros of the shapes given, so that it can be written as the other kind.
+// Runs a net once on zeros of the shapes given, so that it can be written as the other kind.
 void convert_net(const Options& o, Target target) {
   tools::Model model = tools::open_model(o.in, o.params);
   const onnx::SaveOptions options{.max_file_bytes = o.file_bytes};
-  if (model.is_onnx && target == Target::onnx && o.shapes.empty()) {  // the model as it is
-    onnx::save(onnx::load(o.in), o.out, options);
+  const std::vector<Shape> shapes = tools::parse_shapes(o.shapes, model);
+  if (model.is_onnx && target == Target::onnx) {  // its own graph, for these shapes where some are given
+    onnx::SaveOptions own = options;
+    if (!o.shapes.empty()) own.shapes = shapes;
+    onnx::save(onnx::load(o.in), o.out, own);
     fmt::print("wrote {}\n", o.out);
     return;
   }
-  const std::vector<Shape> shapes = tools::parse_shapes(o.shapes, model);
   std::vector<NDArray> zeros;
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (shapes[i].ndim() == 0)
@@ -74,16 +77,17 @@ void convert_net(const Options& o, Target target) {
     zeros.push_back(nd.zeros(shapes[i], {.dtype = model.dtypes[i]}));
   }
   if (target == Target::onnx) {
-    if (model.is_onnx) {  // the program for these shapes
-      gluon::SymbolBlock block = onnx::load_block(o.in, shapes);
-      block.hybridize();
-      block.forward(zeros);
-      onnx::save(block, o.out, options);
-    } else {
-      model.block.hybridize();
-      model.forward(zeros);
-      onnx::save(model.block, o.out, options);
+    model.forward(zeros);
+    // with its own names of inputs, which a trace does not have
+    std::vector<Symbol> variables;
+    std::vector<std::pair<std::string, TensorMeta>> inputs;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      variables.push_back(sym.var(model.inputs[i], shapes[i], model.dtypes[i]));
+      inputs.emplace_back(model.inputs[i], TensorMeta{shapes[i], model.dtypes[i]});
     }
+    std::unordered_map<std::string, NDArray> values;
+    for (const gluon::Parameter& p : model.block.collect_params()) values[p.name()] = p.data();
+    onnx::save(Symbol::group(model.block(variables)), inputs, values, o.out, options);
     fmt::print("wrote {}\n", o.out);
     return;
   }

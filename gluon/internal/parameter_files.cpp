@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <unordered_map>
 
 #include "kaon/graph/autograd.h"
@@ -21,7 +22,35 @@ std::string names_of(const Pairs& pairs) {
   return pairs.size() > most ? fmt::format("{} and {} more", text, pairs.size() - most) : text;
 }
 
+// What a file of another tool is, by its first bytes or its name, and which function reads it, for messages. "": it is
+// not known.
+std::string other_reader(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in.is_open()) return "";
+  std::string first(9, '\0');
+  in.read(first.data(), std::streamsize(first.size()));
+  constexpr std::string_view by_names = "gluon::load_weights (interchange/load_weights.h) reads it into a net";
+  if (file.extension() == ".onnx") {
+    return "it is an ONNX model: onnx::load (interchange/onnx.h) reads it as a net, and gluon::load_weights "
+           "(interchange/load_weights.h) its weights into another";
+  }
+  if (first.starts_with("PK\x03\x04")) return fmt::format("it is an archive (.npz, .pt): {}", by_names);
+  if (first.starts_with("\x93NUMPY")) return "it is NumPy's array: npy::load (interchange/numpy_files.h) reads it";
+  if (first[8] == '{') return fmt::format("it is of safetensors: {}", by_names);
+  return "";
+}
+
 }  // namespace
+
+NamedArrays load_arrays(const std::filesystem::path& file) {
+  try {
+    return nd_file::load(file);
+  } catch (const IoError& e) {
+    const std::string other = other_reader(file);
+    if (other.empty()) throw;
+    std::rethrow_exception(e.with_context("; " + other));
+  }
+}
 
 void check_unique(const NamedParameters& parameters, std::string_view caller) {
   std::unordered_map<std::string_view, const Parameter*> seen;

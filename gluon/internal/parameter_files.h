@@ -19,6 +19,10 @@ void check_unique(const NamedParameters& parameters, std::string_view caller);
 // Blocks; throws StateError for a parameter without values.
 void save_values(const NamedParameters& parameters, const std::filesystem::path& file, std::string_view caller);
 
+// The arrays of a file of MXNet's. Throws IoError as nd_file::load does; of a file of another tool it says what the
+// file is, and which function reads it.
+NamedArrays load_arrays(const std::filesystem::path& file);
+
 // By dotted path, each path once: the names in files of save_parameters().
 NamedParameters structural_parameters(const Block& block);
 

@@ -107,6 +107,9 @@ class Translation {
   std::vector<std::regex> rename_, transpose_, gates_;
 };
 
+// Of a matrix's transpose.
+Shape turned(const Shape& shape) { return shape.ndim() == 2 ? Shape(shape[1], shape[0]) : shape; }
+
 struct Chosen {
   WeightReport report;
   detail::ChosenValues values;  // of what fits
@@ -161,8 +164,18 @@ Chosen choose(const Block& net, const NamedArrays& tensors, const WeightOptions&
       if (keeps) p.check_cast(values.dtype());
     } catch (const Error& e) {
       const bool is_dtype = !casts && values.dtype() != own;
-      chosen.report.mismatched.push_back({path, tensor, is_dtype ? to_string(own) : p.shape().str(),
-                                          is_dtype ? to_string(values.dtype()) : values.shape().str()});
+      const bool is_shape = values.shape() != p.shape();
+      // in the layout of the tensor's own file
+      const Shape expected = is_turned ? turned(p.shape()) : p.shape();
+      const Shape found = is_turned ? turned(values.shape()) : values.shape();
+      chosen.report.mismatched.push_back({path, tensor, is_dtype ? to_string(own) : expected.str(),
+                                          is_dtype ? to_string(values.dtype()) : found.str()});
+      if (!chosen.misfit && is_turned && is_shape) {
+        chosen.misfit = std::make_exception_ptr(ShapeError(
+            fmt::format("[load_weights] '{}' has the shape {}, got {} of the tensor '{}'; the parameter '{}' "
+                        "is its transpose",
+                        name, expected.str(), found.str(), tensor, path)));
+      }
       if (!chosen.misfit) chosen.misfit = e.with_context(fmt::format(", of the tensor '{}'", tensor));
       continue;
     }

@@ -243,9 +243,45 @@ TEST_CASE("tools: kaon-convert takes nets to ONNX and back", "[interchange]") {
   CHECK(result("whole.onnx") < 1e-4f);
   convert(e.file, "same.onnx", "--shape 2,3");
   CHECK(result("same.onnx") < 1e-4f);
+  CHECK(onnx::load(e.folder / "same.onnx").inputs().at(0).shape == Shape(2, 3));
   CHECK_THAT(run("convert", e.file + " " + quoted(e.folder / "b-symbol.json")).text, Contains("--shape: none for"));
   CHECK_THAT(run("convert", e.file + " " + quoted(e.folder / "b.npz") + " --shape 2,3").text,
              Contains("--shape is for nets between"));
+}
+
+TEST_CASE("tools: kaon-convert keeps the names of inputs and outputs, and quantised graphs", "[interchange]") {
+  const ScratchFolder folder;
+  const auto names = [](const std::vector<onnx::ValueInfo>& values) {
+    std::vector<std::string> all;
+    for (const auto& value : values) all.push_back(value.name);
+    return all;
+  };
+  for (const char* model : {"quantised/operators_uint8", "quantised/pairs_int8", "quantised/dense_dynamic"}) {
+    CAPTURE(model);
+    const fs::path in = data_file("onnx/" + std::string(model) + "/model.onnx");
+    const onnx::Block before = onnx::load(in);
+    const Shape shape = before.inputs().at(0).shape;
+    std::string text;
+    for (const int64_t size : shape) text += (text.empty() ? "" : ",") + std::to_string(size);
+    const Ran ran = run("convert", quoted(in) + " " + quoted(folder / "out.onnx") + " --shape " +
+                                       before.inputs().at(0).name + "=" + text);
+    INFO(ran.text);
+    REQUIRE(ran.status == 0);
+    const onnx::Block after = onnx::load(folder / "out.onnx");
+    CHECK(names(after.inputs()) == names(before.inputs()));
+    CHECK(names(after.outputs()) == names(before.outputs()));
+    CHECK(after.summary().operators == before.summary().operators);
+    CHECK(after.outputs().at(0).has_shape);
+  }
+  // of a program of MXNet's too
+  const Symbol program = sym.as("sum").broadcast_add(sym.var("left"), sym.var("right"));
+  program.save(folder / "sum-symbol.json");
+  const Ran ran = run("convert", quoted(folder / "sum-symbol.json") + " " + quoted(folder / "sum.onnx") +
+                                     " --shape left=2,3 --shape right=1,3");
+  INFO(ran.text);
+  REQUIRE(ran.status == 0);
+  CHECK(names(onnx::load(folder / "sum.onnx").inputs()) == std::vector<std::string>{"left", "right"});
+  CHECK(names(onnx::load(folder / "sum.onnx").outputs()) == program.list_outputs());
 }
 #endif
 

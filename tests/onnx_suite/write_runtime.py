@@ -79,6 +79,7 @@ CASES = {
     "qattention": ("QAttention", [u8(2, 5, 8), i8(8, 24), f32(24), scale(0.01), scale(0.01), MASK, zero(128), zero(0, np.int8)], 1, {"num_heads": 2}, 1),
     "multi_head": ("MultiHeadAttention", [f32(2, 5, 8), f32(2, 4, 8), f32(2, 4, 8), f32(24)], 3, {"num_heads": 2}, 1),
     "multi_head_mask": ("MultiHeadAttention", [f32(2, 5, 8), f32(2, 5, 8), f32(2, 5, 12), None, MASK, f32(1, 2, 5, 5)], 3, {"num_heads": 2, "mask_filter_value": -100.0}, 1),
+    "lstm_lengths": ("DynamicQuantizeLSTM", [f32(6, 3, 5), i8(1, 5, 16), i8(1, 4, 16), f32(1, 32), np.array([6, 2, 4], np.int32), f32(1, 3, 4), f32(1, 3, 4), f32(1, 12), f32(1, 16) ** 2 * 0.003 + 0.001, np.zeros((1, 16), np.int8), scale([0.004]), zero([-9], np.int8)], 1, {"hidden_size": 4, "direction": "reverse", "clip": 3.0}, 3),
 }
 
 
@@ -109,6 +110,7 @@ def session(model, level="ORT_DISABLE_ALL"):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # else rows of states get levels apart
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
@@ -126,15 +128,33 @@ def quantised_net(folder):
     return onnx.load(path), list(net[2]().values())
 
 
+def quantised_lstm(folder, **options):
+    """Two layers of PyTorch's LSTM, whose weights quantize_dynamic has quantised."""
+    import torch
+
+    torch.manual_seed(3)
+    net = torch.nn.LSTM(5, 6, num_layers=2, **options)
+    source, path = os.path.join(folder, "float.onnx"), os.path.join(folder, "model.onnx")
+    x = torch.randn(7, 3, 5)
+    torch.onnx.export(net, (x,), source, input_names=["x"], opset_version=17, dynamo=False)
+    q = write_quantised.q
+    q.quantize_dynamic(source, path, per_channel=not options, weight_type=q.QuantType.QUInt8 if options else q.QuantType.QInt8)
+    os.remove(source)
+    return onnx.load(path), [x.numpy()]
+
+
+NETS = {"net": quantised_net, "lstm_one": quantised_lstm, "lstm_both": lambda folder: quantised_lstm(folder, bidirectional=True)}
+
+
 def main():
     root = sys.argv[1]
     lines = []
     shutil.rmtree(os.path.join(root, "runtime"), ignore_errors=True)
-    for name in [*CASES, "net"]:
+    for name in [*CASES, *NETS]:
         folder = os.path.join(root, "runtime", name)
         data = os.path.join(folder, "test_data_set_0")
         os.makedirs(data)
-        model, inputs = quantised_net(folder) if name == "net" else model_of(name, *CASES[name])
+        model, inputs = NETS[name](folder) if name in NETS else model_of(name, *CASES[name])
         run = session(model)
         results = run.run(None, dict(zip([i.name for i in run.get_inputs()], inputs)))
         with_types(model, results)

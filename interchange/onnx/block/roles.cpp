@@ -41,6 +41,11 @@ void add_scales(const std::vector<format::Node>& nodes, std::set<std::string>& t
         if (i < n.inputs.size()) to.insert(n.inputs[i]);
       }
     }
+    if (n.op_type == "DynamicQuantizeLSTM") {
+      for (size_t i : {8, 10}) {
+        if (i < n.inputs.size()) to.insert(n.inputs[i]);
+      }
+    }
     const bool reads_packed = n.op_type == "MatMulNBits" || n.op_type == "GatherBlockQuantized";
     if (!reads_scales && !reads_packed) continue;
     for (size_t i = 1; i < n.inputs.size() && !(reads_packed && i > 4); ++i) to.insert(n.inputs[i]);

@@ -28,6 +28,11 @@ struct Block::State {
     bool is_direct = false;      // the block takes the model's inputs and gives its outputs
     bool fits(const std::vector<NDArray>& arrays) const;
   };
+  // What specialize() converts for: a shape for each input, its own where none is given. Throws ShapeError and
+  // TypeError for shapes that do not fit, and ValueError for an input that is no array.
+  std::vector<convert::InputForm> forms_of(const std::vector<Shape>& shapes) const;
+  // The dimensions of the graph's inputs and outputs as numbers, for inputs of these shapes.
+  void fix_shapes(format::Graph& graph, const std::vector<Shape>& shapes) const;
   Entry convert_for_any_rows(const std::vector<convert::InputForm>& forms) const;
   std::vector<Entry> programs;  // the latest first
 };

@@ -12,8 +12,10 @@ Call::Call(const format::Node& node, int64_t opset, Conversion& conversion, std:
     : node_(node), opset_(opset), conversion_(conversion), inputs_(std::move(inputs)), outputs_(node.outputs.size()) {}
 
 const Value& Call::input(int i) const {
-  if (!has(i)) fail(fmt::format("input {} is missing", i));
-  return inputs_[size_t(i)];
+  if (has(i)) return inputs_[size_t(i)];
+  if (size_t(i) < node_.inputs.size() && !node_.inputs[size_t(i)].empty())
+    fail(fmt::format("input {}, '{}', has no value", i, node_.inputs[size_t(i)]));
+  fail(fmt::format("input {} is left out, which it must not be", i));
 }
 
 const Symbol& Call::x(int i) const {

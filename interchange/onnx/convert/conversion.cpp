@@ -42,8 +42,9 @@ void add_reads(const Node& node, std::unordered_set<std::string>& to, std::vecto
 
 std::string describe(const Node& node) {
   const std::string type = (node.domain.empty() ? "" : node.domain + ".") + node.op_type;
-  if (!node.name.empty()) return fmt::format("'{}' ({})", node.name, type);
-  return fmt::format("({}) that makes '{}'", type, node.outputs.empty() ? "" : node.outputs[0]);
+  const std::string called = node.name.empty() ? "" : fmt::format("'{}' ", node.name);
+  const auto made = std::find_if(node.outputs.begin(), node.outputs.end(), [](const auto& o) { return !o.empty(); });
+  return fmt::format("{}({}) that makes '{}'", called, type, made == node.outputs.end() ? "" : *made);
 }
 
 // The attributes of a function's node, with those that it takes from the call.

@@ -37,6 +37,7 @@ std::span<const Row> classical_rows();
 std::span<const Row> support_vector_rows();
 // ONNX Runtime's own, each in a file of runtime/
 std::span<const Row> runtime_quantised_rows();
+std::span<const Row> runtime_recurrent_rows();
 std::span<const Row> runtime_layer_rows();
 std::span<const Row> runtime_attention_rows();
 std::span<const Row> runtime_weight_rows();

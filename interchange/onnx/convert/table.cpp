@@ -23,7 +23,7 @@ std::vector<std::span<const Row>> all_rows() {
           runtime_weight_rows(), runtime_language_rows(),
           runtime_expert_rows(), tree_rows(),
           image_decoder_rows(),  classical_rows(),
-          support_vector_rows()};
+          support_vector_rows(), runtime_recurrent_rows()};
 }
 
 Converter find_converter(std::string_view domain, std::string_view op_type, int64_t version) {

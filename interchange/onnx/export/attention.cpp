@@ -49,7 +49,8 @@ void attention(Emit& e) {
     s = e.where(e.node("LessOrEqual", {keys, last}), s, lowest);
   }
   std::string weights = e.node("Softmax", {s}, {integer("axis", -1)});
-  if (op.use_mask || op.use_valid_length || (op.causal == CausalMask::lower_right && n > m)) {
+  const bool any_lengths = e.builder().has_constants_apart();  // each may be the longer one at other sizes
+  if (op.use_mask || op.use_valid_length || (op.causal == CausalMask::lower_right && (n > m || any_lengths))) {
     // a query that may look nowhere
     const std::string best = e.reduce("ReduceMax", s, {3}, true);
     weights = e.where(e.equal(best, lowest), e.number(0), weights);

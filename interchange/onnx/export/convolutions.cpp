@@ -165,25 +165,37 @@ void pooling(Emit& e) {
   const int64_t p = op.p_value.value_or(2);
   if (op.global_pool) return set(of_whole_image(e, x, op.pool_type, p));
   const std::vector<Axis> axes = axes_of(op, channels_first(e.shape(), is_last), channels_first(e.result(), is_last));
+  const bool counts_padding = op.count_include_pad.value_or(true);
+  // For images of any size ceil_mode says it: where each window begins in the image, and what the mean counts is there.
+  const bool is_ceiled =
+      e.builder().has_constants_apart() && op.pooling_convention == PoolingConvention::full &&
+      (is_max || op.pool_type == PoolType::avg) && std::ranges::all_of(axes, [&](const Axis& a) {
+        return a.extent() >= a.stride + a.pad && (is_max || (a.dilation == 1 && (a.pad == 0 || !counts_padding)));
+      });
   const bool needs_pad = std::ranges::any_of(axes, [](const Axis& a) { return a.pad_behind() >= a.kernel; });
   const bool is_dilated = std::ranges::any_of(axes, [](const Axis& a) { return a.dilation != 1; });
   std::vector<int64_t> kernel, stride, dilation, pads(axes.size() * 2);
   for (size_t i = 0; i < axes.size(); ++i) {
     kernel.push_back(axes[i].kernel), stride.push_back(axes[i].stride), dilation.push_back(axes[i].dilation);
-    pads[i] = axes[i].pad, pads[axes.size() + i] = axes[i].pad_behind();
+    pads[i] = axes[i].pad, pads[axes.size() + i] = is_ceiled ? axes[i].pad : axes[i].pad_behind();
   }
   std::vector<Attribute> attributes{integers("kernel_shape", kernel), integers("strides", stride)};
+  if (is_ceiled) attributes.push_back(integer("ceil_mode", 1));
   if (is_dilated) attributes.push_back(integers("dilations", dilation));
   if (needs_pad) x = padded(e, x, axes, is_max ? -std::numeric_limits<double>::infinity() : 0);
   else attributes.push_back(integers("pads", pads));
   if (is_max) return set(e.node("MaxPool", {x}, attributes));
+  if (is_ceiled) {
+    attributes.push_back(integer("count_include_pad", 0));
+    return set(e.node("AveragePool", {x}, attributes));
+  }
   if (op.pool_type == PoolType::lp) {
     if (is_dilated) e.builder().require(18, "LpPool with dilations");
     attributes.push_back(integer("p", p));
     return set(e.node("LpPool", {x}, attributes));
   }
   if (is_dilated) e.builder().require(19, "AveragePool with dilations");
-  set(averaged(e, x, axes, op.count_include_pad.value_or(true), op.pool_type == PoolType::sum, attributes, needs_pad));
+  set(averaged(e, x, axes, counts_padding, op.pool_type == PoolType::sum, attributes, needs_pad));
 }
 
 // --- maxima with their places, which ONNX counts over the whole array

@@ -1,4 +1,6 @@
 // Products of matrices.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kaon/interchange/onnx/convert/families.h"
@@ -43,7 +45,20 @@ Symbol turned_weight(const Call& c, int i) {
   return {};
 }
 
+// Throws ShapeError where the factors do not fit, in their shapes as the file has them: a layer's weight is kept
+// transposed.
+void check_factors(const Call& c, int64_t a, int64_t b) {
+  if (a == b) return;
+  const auto text = [&](int i) {
+    const auto& names = c.node().inputs;  // empty of a part of another operator
+    return fmt::format("'{}' of shape {}", size_t(i) < names.size() ? names[size_t(i)] : "", c.shape(i).str());
+  };
+  throw ShapeError(fmt::format("[onnx] {}: expected factors whose inner dimensions agree, got {} and {}, of {} and {}",
+                               c.node().op_type, a, b, text(0), text(1)));
+}
+
 void matmul_node(Call& c) {
+  if (c.rank(0) > 0 && c.rank(1) > 0) check_factors(c, c.shape(0).back(), c.shape(1)[std::max(c.rank(1) - 2, 0)]);
   if (const auto layer = integer_product(c, false)) return set_numbers(c, layer);
   const bool is_layer =
       is_floating(c.dtype()) && c.rank(0) >= 2 && c.rank(1) == 2 && c.shape(0).size() > 0 && c.shape(1).size() > 0;
@@ -56,6 +71,7 @@ void gemm(Call& c) {
   const double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
   const bool ta = c.integer("transA", 0) != 0, tb = c.integer("transB", 0) != 0;
   if (c.rank(0) != 2 || c.rank(1) != 2) c.fail("a and b must be matrices");
+  check_factors(c, c.shape(0)[ta ? 0 : 1], c.shape(1)[tb ? 1 : 0]);
   if (alpha == 1 && beta == 1 && !ta) {
     if (const auto layer = integer_product(c, tb)) return set_numbers(c, layer);
   }

@@ -7,6 +7,7 @@
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
+#include "kaon/interchange/onnx/operators/recurrent.h"
 
 namespace kaon::onnx::convert {
 
@@ -65,6 +66,7 @@ struct Direction {
   Symbol x, w, r, bias_w, bias_r, h, c, peepholes, lengths;  // the last three may be undefined
   bool reverse = false;
   std::vector<Activation> activations;
+  std::function<Symbol(const Symbol&)> factor{};  // what the product with r takes of a state, where it is not the state
 };
 
 struct Result {
@@ -122,7 +124,7 @@ Result steps(const Call& c, Cell cell, const Direction& d, int64_t size) {
   const auto times = [&](const Symbol& x, const Symbol& w) {
     return sym.FullyConnected(x, w, {.num_hidden = int(shape_of(w)[0])});
   };
-  Symbol h = d.h, cell_state = d.c;
+  Symbol h = d.h, cell_state = d.c, before = d.h;  // the result before: zeros where a sequence has ended
   std::vector<Symbol> results(static_cast<size_t>(count));
   const auto& f = d.activations;
   for (int64_t k = 0; k < count; ++k) {
@@ -141,7 +143,7 @@ Result steps(const Call& c, Cell cell, const Direction& d, int64_t size) {
       const Symbol n = f[1](c, bounded(gate(wx, 2) + inner));
       next = (1 - z) * n + z * h;
     } else {
-      const Symbol all = wx + sym.broadcast_add(times(h, d.r), d.bias_r);
+      const Symbol all = wx + sym.broadcast_add(times(d.factor ? d.factor(before) : h, d.r), d.bias_r);
       const auto peep = [&](const Symbol& g, int i, const Symbol& state) {
         return d.peepholes.defined() ? g + sym.broadcast_mul(state, rows(d.peepholes, i)) : g;
       };
@@ -161,18 +163,26 @@ Result steps(const Call& c, Cell cell, const Direction& d, int64_t size) {
       results[size_t(t)] = h = next;
       cell_state = next_cell;
     }
+    before = results[size_t(t)];
   }
   if (results.empty()) return {full(Shape(0, batch, size), 0, dtype_of(h)), h, cell_state};
   return {sym.stack(std::span<const Symbol>(results)), h, cell_state};
 }
 
+// Zeros in the steps that no sequence has.
+Symbol within_longest(const Symbol& x, const Symbol& lengths) {
+  const Symbol longest = sym.broadcast_to(sym.max(lengths, {.axis = {0}, .keepdims = true}), Shape(shape_of(x)[1]));
+  return sym.SequenceMask(x, longest, {});
+}
+
 template <Cell K>
-void recurrent(Call& c) {
+void recurrent(Call& c, const LstmProducts* products) {
   const std::string direction = c.text("direction", "forward");
   const int directions = direction == "bidirectional" ? 2 : 1;
   const bool batch_first = c.integer("layout", 0) != 0;
   const Symbol x = batch_first ? transposed(c.x(0), {1, 0, 2}) : c.x(0);
-  const int64_t batch = shape_of(x)[1], size = c.shape(2).back(), width = gates_of(K) * size;
+  const int64_t batch = shape_of(x)[1], size = products ? products->size : c.shape(2).back(),
+                width = gates_of(K) * size;
   const DType dtype = c.dtype();
   const std::vector<std::string> usual = K == Cell::lstm  ? std::vector<std::string>{"Sigmoid", "Tanh", "Tanh"}
                                          : K == Cell::gru ? std::vector<std::string>{"Sigmoid", "Tanh"}
@@ -181,7 +191,7 @@ void recurrent(Call& c) {
   const int cell_input = 6, peephole_input = 7;
   bool direct = c.real("clip", 0) == 0 && c.integer("input_forget", 0) == 0 &&
                 !(K == Cell::lstm && c.has(peephole_input)) &&
-                (K != Cell::gru || c.integer("linear_before_reset", 0) != 0) && is_floating(dtype);
+                (K != Cell::gru || c.integer("linear_before_reset", 0) != 0) && is_floating(dtype) && !products;
   for (size_t i = 0; i < activations.size(); ++i) {
     std::string expected = usual[i % usual.size()];
     for (char& ch : expected) ch = char(std::tolower(static_cast<unsigned char>(ch)));
@@ -204,11 +214,14 @@ void recurrent(Call& c) {
     const Symbol s = batch_first ? transposed(c.x(i), {1, 0, 2}) : c.x(i);
     return reshaped(slice_along(s, 0, d, d + 1), Shape(batch, size));
   };
+  const Symbol factors = !products           ? x
+                         : lengths.defined() ? products->factor(within_longest(x, lengths))
+                                             : products->factor(x);
   std::vector<Symbol> ys, hs, cs;
   for (int d = 0; d < directions; ++d) {
-    Direction one{.x = x,
-                  .w = part(1, d),
-                  .r = part(2, d),
+    Direction one{.x = factors,
+                  .w = products ? products->w(d) : part(1, d),
+                  .r = products ? products->r(d) : part(2, d),
                   .bias_w = {},
                   .bias_r = {},
                   .h = state(5, d),
@@ -217,6 +230,7 @@ void recurrent(Call& c) {
                   .lengths = lengths,
                   .reverse = d == 1 || direction == "reverse",
                   .activations = {}};
+    if (products) one.factor = products->factor;
     const Symbol bias = c.has(3) ? part(3, d) : full(Shape(2 * width), 0, dtype);
     one.bias_w = slice_along(bias, 0, 0, width);
     one.bias_r = slice_along(bias, 0, width, 2 * width);
@@ -224,8 +238,11 @@ void recurrent(Call& c) {
     if (K == Cell::lstm && c.has(peephole_input)) one.peepholes = part(peephole_input, d);
     one.activations.assign(activations.begin() + d * ptrdiff_t(usual.size()),
                            activations.begin() + (d + 1) * ptrdiff_t(usual.size()));
+    // levels are those of steps from the end of each sequence, not of the same time
+    const bool turns = products && one.reverse && lengths.defined();
+    if (turns) one.x = sym.SequenceReverse(one.x, lengths, {}), one.reverse = false;
     const Result result = direct ? scan(K, one, size) : steps(c, K, one, size);
-    ys.push_back(result.steps);
+    ys.push_back(turns ? sym.SequenceReverse(result.steps, lengths, {}) : result.steps);
     hs.push_back(result.h);
     cs.push_back(result.c);
   }
@@ -241,12 +258,14 @@ void recurrent(Call& c) {
 }
 
 constexpr Row recurrent_table[] = {
-    {"RNN", recurrent<Cell::rnn>},
-    {"GRU", recurrent<Cell::gru>},
-    {"LSTM", recurrent<Cell::lstm>},
+    {"RNN", [](Call& c) { recurrent<Cell::rnn>(c, nullptr); }},
+    {"GRU", [](Call& c) { recurrent<Cell::gru>(c, nullptr); }},
+    {"LSTM", [](Call& c) { recurrent<Cell::lstm>(c, nullptr); }},
 };
 
 }  // namespace
+
+void lstm(Call& c, const LstmProducts& products) { recurrent<Cell::lstm>(c, &products); }
 
 std::span<const Row> recurrent_rows() { return recurrent_table; }
 

@@ -1,4 +1,4 @@
-#include "kaon/interchange/onnx/export/same_graph.h"
+#include "kaon/interchange/onnx/sizes/same_graph.h"
 
 #include <algorithm>
 

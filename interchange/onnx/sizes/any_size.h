@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kaon/interchange/onnx/export/emit.h"
+#include "kaon/interchange/onnx/sizes/formula.h"
 
 namespace kaon::onnx::exporting {
 
@@ -21,8 +22,6 @@ struct NamedSize {
   std::vector<Place> places;
   int64_t size;  // of the shapes that are known
 };
-
-using Sizes = std::vector<int64_t>;  // of the names
 
 // A graph for certain sizes, whose constants are apart.
 struct SizedGraph {
@@ -45,15 +44,15 @@ class AnySizes {
   // 128, which a program may treat apart.
   const std::vector<Sizes>& needed() const { return needed_; }
   std::vector<Sizes> further() const;
-  // The graphs as one that holds for all sizes: with numbers computed by polynomials that are linear in each size,
-  // ranges, and arrays of one value. Throws ValueError, naming the node or the constant, where they differ otherwise.
+  // The graphs as one that holds for all sizes: with what differs computed by formulas (formula.h, computing.h). Throws
+  // ValueError, naming the node or the constant, where they differ otherwise.
   Builder joined(std::vector<SizedGraph> graphs) const;
 
   // With one name's size 1, which operators may leave out.
   Sizes with_one(size_t name) const;
-  // Whether the outputs of `joined` have the dimensions that those of the graph have; a dimension that follows from no
-  // size may have any.
-  bool holds_for(const Builder& joined, const SizedGraph& graph) const;
+  // The first output of `joined` that has other dimensions than that of the graph, as "the output y, of node a (Add),
+  // has ..."; a dimension that follows from no size may have any. "": all have the same.
+  std::string difference(const Builder& joined, const SizedGraph& graph) const;
 
  private:
   std::vector<NamedSize> names_;

@@ -1,0 +1,124 @@
+// What is refused of a model, and that the error says what the model's file says.
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "kaon/interchange/load_weights.h"
+#include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/format/model.h"
+#include "kaon/interchange/safetensors.h"
+#include "kaon/kaon.h"
+#include "kaon/tests/interchange/onnx/models.h"
+#include "kaon/tests/support/files.h"
+
+namespace onnx_refusals_test {
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Contains;
+using onnx::format::ElementType;
+namespace fs = std::filesystem;
+namespace nn = kaon::gluon::nn;
+
+namespace {
+
+// By a rename: a model that was loaded from the older file has it mapped.
+void write(const onnx::format::Model& model, const fs::path& file) {
+  const fs::path made = file.string() + ".new";
+  std::ofstream(made, std::ios::binary) << onnx::format::write_model(model);
+  fs::rename(made, file);
+}
+
+// y = x w of x (n, 3), w (3, 2).
+onnx::format::Model product() {
+  onnx::format::Model m = onnx_model(17);
+  m.graph.inputs = {onnx_info("x", ElementType::float32, {-1, -2})};
+  m.graph.outputs = {onnx_info("y", ElementType::float32, {-1, 2})};
+  m.graph.initializers = {onnx_tensor<float>("w", {3, 2}, ElementType::float32, {1, 2, 3, 4, 5, 6})};
+  m.graph.nodes = {onnx_node("MatMul", {"x", "w"}, {"y"})};
+  m.graph.nodes[0].name = "layer";
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("onnx refusals: operators of a version that is not known", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "m.onnx";
+  const auto load = [&](const std::string& domain, int64_t version) {
+    onnx::format::Model m = product();
+    m.opsets[domain] = version;
+    write(m, file);
+    return onnx::load(file);
+  };
+  for (const int64_t version : {0, 29, 99}) {
+    CHECK_THROWS_WITH(load("", version), Contains("m.onnx") && Contains("ai.onnx") && Contains("expected 1 to 28") &&
+                                             Contains("version " + std::to_string(version)));
+  }
+  CHECK_THROWS_WITH(load("ai.onnx.ml", 6), Contains("of ai.onnx.ml") && Contains("expected 1 to 5"));
+  CHECK_THROWS_WITH(load("com.microsoft", 2), Contains("of com.microsoft") && Contains("expected 1 to 1"));
+  CHECK_NOTHROW(load("", 28));
+  CHECK_NOTHROW(load("com.example", 99));  // of the model's own functions
+  onnx::format::Model m = product();
+  onnx::format::Function f;
+  f.name = "Own", f.domain = "com.example", f.opsets[""] = 40;
+  m.functions = {f};
+  write(m, file);
+  CHECK_THROWS_WITH(onnx::load(file), Contains("function Own") && Contains("version 40"));
+}
+
+TEST_CASE("onnx refusals: a missing value is named as in the file", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "m.onnx";
+  write(product(), file);
+  CHECK_THROWS_WITH(onnx::load(file)(NDArray()), Contains("the input x") && Contains("not defined"));
+  onnx::format::Model m = product();
+  m.graph.nodes[0].op_type = "Gemm";
+  m.graph.nodes[0].inputs = {"", "w"};
+  write(m, file);
+  CHECK_THROWS_WITH(onnx::load(file)(nd.ones({2, 3})),
+                    Contains("Gemm: input 0 is left out") && Contains("'layer' (Gemm) that makes 'y'"));
+  m.graph.nodes[0].inputs = {"nobody", "w"};
+  write(m, file);
+  CHECK_THROWS_WITH(onnx::load(file)(nd.ones({2, 3})),
+                    Contains("'nobody'") && Contains("'layer' (Gemm) that makes 'y'"));
+}
+
+TEST_CASE("onnx refusals: a weight has the shape that the file says", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "m.onnx";
+  write(product(), file);
+  onnx::Block net = onnx::load(file);
+  CHECK_THROWS_WITH(net(nd.ones({2, 4})), Contains("got 4 and 3") && Contains("'w' of shape (3, 2)"));
+  CHECK_THROWS_WITH(gluon::load_weights(net, {{"w", nd.ones({4, 2})}}),
+                    Contains("'w' has the shape (3, 2), got (4, 2)") && Contains("'w.transposed'"));
+  const auto report = gluon::match_weights(net, {{"w", nd.ones({4, 2})}});
+  REQUIRE(report.mismatched.size() == 1);
+  CHECK(report.mismatched[0].expected == "(3, 2)");
+  CHECK(report.mismatched[0].found == "(4, 2)");
+  CHECK_NOTHROW(gluon::load_weights(net, {{"w", nd.ones({3, 2})}}));
+}
+
+TEST_CASE("onnx refusals: load_parameters says what another tool's file is", "[interchange]") {
+  const ScratchFolder folder;
+  write(product(), folder / "m.onnx");
+  nn::Dense net(2);
+  CHECK_THROWS_WITH(net.load_parameters(folder / "m.onnx"),
+                    Contains("ONNX model") && Contains("onnx::load") && Contains("load_weights"));
+  CHECK_THROWS_WITH(net.collect_params().load(folder / "m.onnx"), Contains("onnx::load"));
+  safetensors::save(folder / "m.safetensors", {{"weight", nd.ones({2, 3})}});
+  CHECK_THROWS_WITH(net.load_parameters(folder / "m.safetensors"), Contains("safetensors") && Contains("load_weights"));
+  std::ofstream(folder / "m.params") << "neither";
+  CHECK_THROWS_WITH(net.load_parameters(folder / "m.params"), !Contains("load_weights"));
+}
+
+TEST_CASE("onnx refusals: an output that changes its shape at 1 is named", "[interchange]") {
+  const ScratchFolder folder;
+  const Symbol x = sym.var("x", {2, 4});
+  const Symbol program = sym.as("narrow").squeeze(sym.expand_dims(x, 1));
+  CHECK_THROWS_WITH(
+      onnx::save(program, {{"x", {Shape(2, 4), DType::float32}}}, {}, folder / "no.onnx", {.batch_name = "n"}),
+      Contains("the output narrow") && Contains("of node") && Contains("shape (n, 4)") &&
+          Contains("for n = 1 it has (4)"));
+}
+
+}  // namespace onnx_refusals_test
