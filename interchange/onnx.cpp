@@ -16,6 +16,7 @@
 #include "kaon/interchange/onnx/block/roles.h"
 #include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/convert/call.h"
+#include "kaon/interchange/onnx/convert/expansion.h"
 #include "kaon/interchange/onnx/convert/opsets.h"
 
 namespace kaon::onnx {
@@ -137,6 +138,7 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
   State& s = *state_;
   s.model = format::read_model(file);
   convert::check_opsets(s.model, file.string());
+  convert::check_expansion(s.model, file.string());
   const block::Roles roles = block::roles_of(s.model.graph.nodes);
   std::unordered_set<std::string_view> taken;
   for (const format::Tensor& t : s.model.graph.initializers) taken.insert(t.name);

@@ -1,4 +1,6 @@
 // What is refused of a model, and that the error says what the model's file says.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 
@@ -64,6 +66,33 @@ TEST_CASE("onnx refusals: operators of a version that is not known", "[interchan
   m.functions = {f};
   write(m, file);
   CHECK_THROWS_WITH(onnx::load(file), Contains("function Own") && Contains("version 40"));
+}
+
+TEST_CASE("onnx refusals: functions that expand without end", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "m.onnx";
+  onnx::format::Model m = product();
+  m.opsets["own"] = 1;
+  constexpr int depth = 40;
+  for (int i = 0; i < depth; ++i) {
+    onnx::format::Function f;
+    f.domain = "own", f.name = fmt::format("f{}", i), f.inputs = {"a"}, f.outputs = {"c"}, f.opsets = m.opsets;
+    const std::string called = i + 1 < depth ? fmt::format("f{}", i + 1) : "Relu";
+    f.nodes = {onnx_node(called, {"a"}, {"b"}), onnx_node(called, {"b"}, {"c"})};
+    if (i + 1 < depth) f.nodes[0].domain = f.nodes[1].domain = "own";
+    m.functions.push_back(f);
+  }
+  m.graph.nodes.push_back(onnx_node("f0", {"y"}, {"z"}));
+  m.graph.nodes.back().domain = "own";
+  m.graph.outputs = {onnx_info("z", ElementType::float32, {-1, 2})};
+  write(m, file);
+  CHECK_THROWS_WITH(onnx::load(file), Contains("m.onnx") && Contains("more than 4194304 nodes"));
+  m.graph.nodes.back().op_type = "f36";  // 16 nodes
+  write(m, file);
+  CHECK(onnx::load(file)(nd.array({{1, 0, 0}})).shape() == Shape(1, 2));
+  m.functions[38].nodes[1].op_type = "f37";
+  write(m, file);
+  CHECK_THROWS_WITH(onnx::load(file), Contains("the function f37 calls itself"));
 }
 
 TEST_CASE("onnx refusals: a missing value is named as in the file", "[interchange]") {
