@@ -12,6 +12,7 @@
 #include "kaon/interchange/torch_files.h"
 #include "kaon/interchange/zip/zip_file.h"
 #include "kaon/ops/array/array_node.h"
+#include "kaon/ops/functions.h"
 
 namespace kaon::interchange {
 namespace {
@@ -232,7 +233,26 @@ class StateDictReader {
       file_at(value, fmt::format("a tensor within the {} elements of storage '{}'", there, id[2]->text),
               fmt::format("size {}, stride {}, offset {}", shape.str(), strides.str(), offset));
     }
-    return array_of(value, base, offset, shape, strides, *dtype, bytes);
+    const NDArray array = array_of(value, base, offset, shape, strides, *dtype, bytes);
+    const size_t place = has_dtype ? 7 : 6;
+    return arguments.size() > place && is_negated(*arguments[place]) ? nd.negative(array) : array;
+  }
+
+  // What a tensor's metadata say: PyTorch may keep the negative of its elements (`neg`), as in x.conj().imag.
+  bool is_negated(const Value& metadata) const {
+    if (metadata.is(Kind::none)) return false;
+    std::vector<const Value*> entries;
+    if (!Pickle::entries_of(metadata, entries)) pickle_->fail(metadata, "a tensor's metadata as a dict");
+    bool negated = false;
+    for (size_t i = 0; i < entries.size(); i += 2) {
+      const Value &key = *entries[i], &value = *entries[i + 1];
+      if (!key.is(Kind::text) || (key.text != "neg" && key.text != "conj") || !value.is(Kind::boolean)) {
+        pickle_->fail(key, "the metadata 'neg' or 'conj' of a tensor, as booleans");
+      }
+      if (key.text == "neg" && value.integer != 0)
+        negated = true;  // only complex tensors, which are refused, have conj
+    }
+    return negated;
   }
 
   Shape numbers(const Value& tuple, std::string_view what) const {

@@ -89,6 +89,9 @@ def write_torch(folder):
     }
     torch.save(tree, path('tree.pt'))
     torch.save({'f8': torch.ones(3).to(torch.float8_e4m3fn)}, path('f8.pt'))
+    # whose elements are the negatives of those in the file
+    x = torch.complex(torch.tensor([[1., 2., 3.], [4., 5., 6.]]), torch.tensor([[.5, -1.5, 2.5], [3.5, -4.5, 0.]]))
+    torch.save({'plain': x.imag.clone(), 'negated': x.conj().imag, 'part': x.conj().imag[:, 1:]}, path('negated.pt'))
     torch.save({'a': base}, path('legacy.pt'), _use_new_zipfile_serialization=False)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(),
                               torch.nn.Linear(4 * 4 * 5, 3), torch.nn.LayerNorm(3))

@@ -55,6 +55,14 @@ TEST_CASE("torch: a tree of all dtypes, strides and shared storages", "[intercha
   CHECK(&first.var() == &row.var());
 }
 
+TEST_CASE("torch: a tensor that PyTorch keeps as the negative of its elements", "[interchange]") {
+  const NamedArrays file = torch_files::load(foreign_file("negated.pt"));
+  REQUIRE(file.size() == 3);
+  CHECK(file[0].second.asvector<float>() == std::vector<float>{.5f, -1.5f, 2.5f, 3.5f, -4.5f, 0});
+  CHECK(file[1].second.asvector<float>() == std::vector<float>{-.5f, 1.5f, -2.5f, -3.5f, 4.5f, 0});
+  CHECK(file[2].second.asvector<float>() == std::vector<float>{1.5f, -2.5f, 4.5f, 0});
+}
+
 TEST_CASE("torch: what is no state dict is refused by name", "[interchange]") {
   CHECK_THAT(refusal([] { torch_files::load(foreign_file("legacy.pt")); }), Contains("PyTorch's format before 1.6"));
   CHECK_THAT(refusal([] { torch_files::load(foreign_file("script.pt")); }), Contains("TorchScript"));
