@@ -9,10 +9,10 @@ namespace kaon {
 namespace op {
 // y = x W^T + bias with x (..., k), bias (n,) and W (n, k) of codes q: element j of a row is scale (q - zero), with one
 // scale and one zero point for each block of `block_size` elements along k, the last block filled up. Sums are of
-// float32 products. Inputs: data, of float32 or 16 bits; weight, uint8 (n, blocks, bytes of a block), codes of 2, 4 or
-// 8 bits, the first in the lowest ones; scales (n, blocks), floating; with has_zeros zero_points, uint8 (n, bytes),
-// packed likewise, or floating (n, blocks), else 2^(bits - 1); unless no_bias a bias of data's dtype. Weight, scales
-// and zero points get no gradient.
+// float32 products; on a GPU, W is rounded to data's dtype first for more than 16 rows. Inputs: data, of float32 or 16
+// bits; weight, uint8 (n, blocks, bytes of a block), codes of 2, 4 or 8 bits, the first in the lowest ones; scales (n,
+// blocks), floating; with has_zeros zero_points, uint8 (n, bytes), packed likewise, or floating (n, blocks), else
+// 2^(bits - 1); unless no_bias a bias of data's dtype. Weight, scales and zero points get no gradient.
 struct BlockQuantizedDense {
   int bits = 4;
   int64_t block_size = 32;
