@@ -32,7 +32,7 @@ class Expansion {
       }
       if (total > most_) {
         throw ValueError(
-            fmt::format("[onnx] {}: with its functions in place the model has more than {} nodes", file_, most_));
+            fmt::format("[onnx] {}: with its functions expanded the model has more than {} nodes", file_, most_));
       }
     }
     return total;

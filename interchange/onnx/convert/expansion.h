@@ -1,4 +1,4 @@
-// How large a model is once its functions stand where they are called.
+// How many nodes a model has once its functions are expanded.
 #pragma once
 
 #include <string>

@@ -12,21 +12,26 @@ namespace kaon::onnx::convert {
 
 namespace {
 
-// Indices of an axis of length n, of which negative ones count from the end.
-Symbol from_start(const Symbol& indices, int64_t n) {
-  const Symbol i = cast(indices, DType::int64);
-  return sym.broadcast_where(i < 0, i + double(n), i);
-}
+// Indices as operators take them that refuse those outside an axis and count negative ones from its end.
+Symbol indices(const Call& c, int i) { return cast(c.x(i), DType::int64); }
 
-Value known_indices(const Call& c, int i, int64_t n) {
-  // constant ones are made positive now, so that nets look rows up by one operator
-  if (!c.input(i).is_constant()) return Value::of(from_start(c.x(i), n));
+// Constant indices of an axis of length n, from its start.
+std::vector<int64_t> known_indices(const Call& c, int i, int64_t n) {
   std::vector<int64_t> values = c.input(i).known.asvector<int64_t>();
   for (int64_t& v : values) {
     if (v < -n || v >= n) c.fail(fmt::format("index {} of {} elements", v, n));
     if (v < 0) v += n;
   }
-  return Value::constant(NDArray::from(values.data(), values.size(), c.shape(i), DType::int64));
+  return values;
+}
+
+// The same from the start, where places among `count` elements are computed of them: those outside an axis lead to no
+// place. `n`: the axes' lengths, which broadcast.
+Symbol from_start(const Symbol& i, const Symbol& n, int64_t count) {
+  const Symbol at = sym.broadcast_where(i < 0, sym.broadcast_add(i, n), i);
+  const Symbol is_inside = sym.broadcast_mul(at >= 0, sym.broadcast_lesser(at, n));
+  const Symbol nowhere = full(Shape(1), -double((int64_t(1) << 62) / std::max<int64_t>(count, 1)), DType::int64);
+  return sym.broadcast_where(is_inside, at, nowhere);
 }
 
 void gather(Call& c) {
@@ -37,10 +42,11 @@ void gather(Call& c) {
   for (int64_t d : c.shape(1)) result.push_back(d);
   for (int i = axis + 1; i < c.rank(); ++i) result.push_back(c.shape()[i]);
   if (c.input(1).is_constant() && c.shape(1).size() == 1) {  // a part
-    const int64_t at = known_indices(c, 1, n).known.asvector<int64_t>()[0];
+    const int64_t at = known_indices(c, 1, n)[0];
     return c.set_like(c.input(0), reshaped(slice_along(c.x(), axis, at, at + 1), result));
   }
-  c.set_like(c.input(0), reshaped(sym.take(c.x(), known_indices(c, 1, n).symbol, {.axis = axis}), result));
+  if (c.input(1).is_constant()) known_indices(c, 1, n);
+  c.set_like(c.input(0), reshaped(sym.take(c.x(), indices(c, 1), {.axis = axis, .mode = IndexMode::raise}), result));
 }
 
 void gather_elements(Call& c) {
@@ -50,24 +56,17 @@ void gather_elements(Call& c) {
   for (int i = 0; i < c.rank(); ++i) {
     if (i != axis) x = slice_along(x, i, 0, c.shape(1)[i]);
   }
-  c.set_like(c.input(0), sym.take_along_axis(x, from_start(c.x(1), c.shape()[axis]), {.axis = axis}));
+  c.set_like(c.input(0), sym.take_along_axis(x, indices(c, 1), {.axis = axis}));
 }
 
 // The batch axes' own numbers in front of tuples of indices (batch..., rows..., k): (batch + k, batch..., rows...).
-Symbol tuples(const Call& c, int input, const Shape& data, int batch) {
+Symbol tuples(const Call& c, int input, int batch) {
   const Shape& s = c.shape(input);
   const int last = s.ndim() - 1;
-  const int64_t k = s[last];
   std::vector<int64_t> order{last};
   for (int i = 0; i < last; ++i) order.push_back(i);
   const Symbol first = transposed(cast(c.x(input), DType::int64), order);  // (k, batch..., rows...)
-  std::vector<int64_t> sizes(size_t(k), 0);
-  for (int64_t i = 0; i < k; ++i) sizes[size_t(i)] = data[batch + int(i)];
-  Shape by_axis = Shape::filled(last + 1, 1);
-  by_axis[0] = k;
-  const Symbol n = reshaped(constant(sizes), by_axis);
-  const Symbol positive = sym.broadcast_where(first < 0, sym.broadcast_add(first, n), first);
-  if (batch == 0) return positive;
+  if (batch == 0) return first;
   std::vector<Symbol> parts;
   Shape one(1);
   for (int i = 0; i < last; ++i) one.push_back(s[i]);
@@ -78,7 +77,7 @@ Symbol tuples(const Call& c, int input, const Shape& data, int batch) {
     along[b + 1] = s[b];
     parts.push_back(broadcast(reshaped(constant(numbers), along), one));
   }
-  parts.push_back(positive);
+  parts.push_back(first);
   return concatenated(parts, 0);
 }
 
@@ -153,7 +152,7 @@ void gather_nd(Call& c) {
     if (const auto r = region_of(c.input(1), c.shape()))
       return c.set_like(c.input(0), reshaped(sym.slice(c.x(), r->begin, r->end, r->step), result));
   }
-  c.set_like(c.input(0), reshaped(sym.gather_nd(c.x(), tuples(c, 1, c.shape(), batch)), result));
+  c.set_like(c.input(0), reshaped(sym.gather_nd(c.x(), tuples(c, 1, batch)), result));
 }
 
 Scatter scatter_kind(const Call& c) {
@@ -171,10 +170,11 @@ void scatter_elements(Call& c) {
   // Where the indices are fewer along other axes: the flattened array, with the places of the elements.
   bool fewer = false;
   for (int i = 0; i < c.rank(); ++i) fewer |= i != axis && c.shape(1)[i] != c.shape()[i];
-  const Symbol index = from_start(c.x(1), c.shape()[axis]);
   if (!fewer) {
-    return c.set_like(c.input(0), sym.put_along_axis(c.x(), index, c.x(2), {.axis = axis, .reduce = scatter_kind(c)}));
+    return c.set_like(c.input(0),
+                      sym.put_along_axis(c.x(), indices(c, 1), c.x(2), {.axis = axis, .reduce = scatter_kind(c)}));
   }
+  const Symbol index = from_start(indices(c, 1), constant({c.shape()[axis]}), c.shape().size());
   const int64_t stride = c.shape().product(axis + 1, c.rank());
   std::vector<int64_t> base;
   const Shape& s = c.shape(1);
@@ -215,13 +215,14 @@ void scatter_nd(Call& c) {
   }
   if (kind == Scatter::none) {
     const Symbol updates = c.shape(2).empty() ? reshaped(c.x(2), Shape(1)) : c.x(2);  // Kaon's element is (1,)
-    return c.set_like(c.input(0),
-                      sym._scatter_set_nd(c.x(), updates, tuples(c, 1, c.shape(), 0), {.shape = c.shape()}));
+    return c.set_like(c.input(0), sym._scatter_set_nd(c.x(), updates, tuples(c, 1, 0), {.shape = c.shape()}));
   }
   // rows of a matrix, by their numbers
   const int64_t rows = c.shape().product(0, int(k)), width = c.shape().product(int(k), c.rank());
   const int64_t n = c.shape(1).size() / std::max<int64_t>(k, 1);
-  const Symbol at = reshaped(tuples(c, 1, c.shape(), 0), Shape(k, n));
+  std::vector<int64_t> sizes(c.shape().begin(), c.shape().begin() + k);
+  const Symbol at =
+      from_start(reshaped(tuples(c, 1, 0), Shape(k, n)), reshaped(constant(sizes), Shape(k, 1)), c.shape().size());
   Symbol row = full(Shape(1, n), 0, DType::int64);
   for (int64_t i = 0; i < k; ++i) {
     row = sym.broadcast_add(row * double(c.shape()[int(i)]), slice_along(at, 0, i, i + 1));

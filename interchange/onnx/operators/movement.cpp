@@ -39,7 +39,9 @@ void split(Call& c) {
     const int64_t part = (length + parts - 1) / parts;  // the last one may be smaller
     for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::max<int64_t>(0, std::min(part, length - i * part)));
   }
-  if (std::accumulate(sizes.begin(), sizes.end(), int64_t(0)) != length) c.fail("the parts do not make up the axis");
+  if (std::any_of(sizes.begin(), sizes.end(), [&](int64_t n) { return n < 0 || n > length; }) ||
+      std::accumulate(sizes.begin(), sizes.end(), int64_t(0)) != length)
+    c.fail("the parts do not make up the axis");
   int64_t at = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     c.set(int(i), Value::of(slice_along(c.x(), axis, at, at + sizes[i]), c.type()));
@@ -131,6 +133,8 @@ void pad(Call& c) {
     int64_t &b = before[size_t(i)], &a = after[size_t(i)];
     if (b >= 0 && a >= 0) continue;
     const int64_t n = shape_of(x)[i];
+    if (std::min<int64_t>(b, 0) + std::min<int64_t>(a, 0) < -n)
+      c.fail(fmt::format("pads of {} and {} cut more than the {} elements of axis {}", b, a, n, i));
     x = slice_along(x, i, std::max<int64_t>(0, -b), n + std::min<int64_t>(0, a));
     b = std::max<int64_t>(0, b), a = std::max<int64_t>(0, a);
   }

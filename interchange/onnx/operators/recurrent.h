@@ -9,7 +9,7 @@
 
 namespace kaon::onnx::convert {
 
-// What stands in the place of the weights, which are the inputs 1 and 2 of the standard's operator.
+// What replaces the weights, which are the inputs 1 and 2 of the standard's operator.
 struct LstmProducts {
   int64_t size = 0;                               // H
   std::function<Symbol(int direction)> w, r;      // (4 H, inputs), (4 H, H)

@@ -12,8 +12,8 @@ using Sizes = std::vector<int64_t>;  // of the names
 
 // factor floor(sum / divisor) + offset, where the sum is linear in each size and nowhere negative.
 struct Formula {
-  std::vector<int64_t>
-      terms;  // of each product of sizes, by the bits of which sizes are its factors: how often it counts
+  // How often each product of sizes counts: term i is that of the sizes whose bits are set in i.
+  std::vector<int64_t> terms;
   int64_t divisor = 1, factor = 1, offset = 0;
 
   bool is_constant() const;
@@ -21,8 +21,8 @@ struct Formula {
   friend auto operator<=>(const Formula&, const Formula&) = default;
 };
 
-// For numbers of which there is one for each of certain sizes. The first of these are the corners: each name's least
-// size or the one that is `step` larger, by the bits of which are.
+// Finds the formula of numbers that are known for certain sizes. The first of these are the corners: corner i has, for
+// each name whose bit is set in i, the least size plus `step`, and the least size for the others.
 class Fitting {
  public:
   Fitting(std::vector<Sizes> sizes, int64_t step);

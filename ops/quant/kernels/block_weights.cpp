@@ -168,7 +168,7 @@ HWY_INLINE void RowProducts(const RowJob& job, float* y, int64_t y_stride) {
       words[r] = decoder.Prepared(LoadWords(d, codes + r * bytes + l * 4, lanes - l));
       scale[r] = of_blocks.At(d, scales + r * blocks, l, scales_end);
       if constexpr (HasZeros) zero[r] = of_blocks.At(d, job.zeros + r * blocks, l, job.zeros_end);
-      if (lanes - l < n) {  // behind the row stands the next one, which may have NaN
+      if (lanes - l < n) {  // the next row follows, which may have NaN
         const auto own = hn::FirstN(d, size_t(lanes - l));
         scale[r] = hn::IfThenElseZero(own, scale[r]);
         if constexpr (HasZeros) zero[r] = hn::IfThenElseZero(own, zero[r]);

@@ -6,6 +6,7 @@
 
 #include "kaon/interchange/load_weights.h"
 #include "kaon/interchange/onnx.h"
+#include "kaon/interchange/onnx/export/emit.h"
 #include "kaon/interchange/onnx/format/model.h"
 #include "kaon/interchange/safetensors.h"
 #include "kaon/kaon.h"
@@ -66,6 +67,82 @@ TEST_CASE("onnx refusals: operators of a version that is not known", "[interchan
   m.functions = {f};
   write(m, file);
   CHECK_THROWS_WITH(onnx::load(file), Contains("function Own") && Contains("version 40"));
+}
+
+TEST_CASE("onnx refusals: an index outside an axis, which is known at the call alone", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "m.onnx";
+  struct Kind {
+    const char *op, *reduction;
+    Shape indices, updates;
+  };
+  // of x (4, 4), along its second axis or by tuples; indices of fewer rows take another way
+  const Kind kinds[] = {{"Gather", "", {1, 2}, {}},
+                        {"GatherElements", "", {4, 2}, {}},
+                        {"GatherElements", "", {2, 2}, {}},
+                        {"GatherND", "", {2, 1}, {}},
+                        {"ScatterElements", "none", {4, 2}, {4, 2}},
+                        {"ScatterElements", "add", {4, 2}, {4, 2}},
+                        {"ScatterElements", "none", {2, 2}, {2, 2}},
+                        {"ScatterElements", "max", {1, 1}, {1, 1}},
+                        {"ScatterND", "none", {2, 1}, {2, 4}},
+                        {"ScatterND", "add", {2, 1}, {2, 4}},
+                        {"ScatterND", "add", {2, 2}, {2}}};
+  for (const Kind& kind : kinds) {
+    const bool is_nd = std::string(kind.op).ends_with("ND");
+    onnx::format::Model m = onnx_model(18);
+    const auto dims = [](const Shape& s) { return std::vector<int64_t>(s.begin(), s.end()); };
+    m.graph.inputs = {onnx_info("x", ElementType::float32, {4, 4}),
+                      onnx_info("i", ElementType::int64, dims(kind.indices))};
+    m.graph.outputs = {onnx_info("y", ElementType::float32, {})};
+    m.graph.nodes = {onnx_node(kind.op, {"x", "i"}, {"y"})};
+    const bool scatters = *kind.reduction != 0;
+    if (scatters) {
+      m.graph.inputs.push_back(onnx_info("u", ElementType::float32, dims(kind.updates)));
+      m.graph.nodes[0].inputs.push_back("u");
+      m.graph.nodes[0].attributes.push_back(onnx::exporting::text("reduction", kind.reduction));
+    }
+    if (!is_nd) m.graph.nodes[0].attributes.push_back(onnx::exporting::integer("axis", 1));
+    m.graph.outputs[0].has_shape = false;
+    write(m, file);
+    const onnx::Block net = onnx::load(file);
+    constexpr int64_t n = 4;
+    const NDArray x = nd.reshape(nd.arange(16), Shape(4, 4));
+    const auto run = [&](int64_t index) {
+      std::vector<NDArray> inputs{x, nd.full(kind.indices, double(index), {.dtype = DType::int64})};
+      if (scatters) inputs.push_back(nd.ones(kind.updates));
+      return net.forward(inputs)[0].asvector<float>();
+    };
+    CAPTURE(kind.op, kind.reduction, kind.indices.str());
+    CHECK(run(-n) == run(0));
+    CHECK(run(-1) == run(n - 1));
+    for (int64_t wrong : {-n - 1, -2 * n, -2 * n - 1, n, int64_t(1) << 40}) CHECK_THROWS_AS(run(wrong), IndexError);
+  }
+}
+
+TEST_CASE("onnx refusals: parts and pads that do not fit their axis", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "m.onnx";
+  const auto run = [&](const char* op, const std::vector<int64_t>& numbers, size_t outputs) {
+    onnx::format::Model m = onnx_model(18);
+    m.graph.inputs = {onnx_info("x", ElementType::float32, {2, 4})};
+    m.graph.initializers = {onnx_tensor<int64_t>("n", {int64_t(numbers.size())}, ElementType::int64, numbers)};
+    m.graph.nodes = {onnx_node(op, {"x", "n"}, {})};
+    if (op == std::string("Split")) m.graph.nodes[0].attributes.push_back(onnx::exporting::integer("axis", 1));
+    for (size_t i = 0; i < outputs; ++i) {
+      m.graph.nodes[0].outputs.push_back(fmt::format("y{}", i));
+      m.graph.outputs.push_back(onnx_info(fmt::format("y{}", i), ElementType::float32, {}));
+      m.graph.outputs[i].has_shape = false;
+    }
+    write(m, file);
+    return onnx::load(file).forward({nd.ones({2, 4})})[0].shape();
+  };
+  CHECK(run("Split", {1, 3}, 2) == Shape(2, 1));
+  CHECK_THROWS_WITH(run("Split", {-2, 6}, 2), Contains("do not make up the axis"));
+  CHECK_THROWS_WITH(run("Split", {6, -3, 1}, 3), Contains("do not make up the axis"));
+  CHECK(run("Pad", {0, -1, 0, -2}, 1) == Shape(2, 1));
+  CHECK_THROWS_WITH(run("Pad", {0, -5, 0, 3}, 1), Contains("pads of -5 and 3 cut more than the 4 elements of axis 1"));
+  CHECK_THROWS_WITH(run("Pad", {0, -3, 0, -2}, 1), Contains("cut more than"));
 }
 
 TEST_CASE("onnx refusals: functions that expand without end", "[interchange]") {
