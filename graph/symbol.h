@@ -157,6 +157,8 @@ class NameScope {
 
 // `sym`: Functions<Symbol> and the constructors of Symbols.
 struct SymbolFunctions : Functions<Symbol> {
+  using Functions<Symbol>::var;  // of a Symbol the operator: its variance
+  // Of a name a variable.
   static Symbol var(std::string_view name, const Shape& shape = Shape::unknown(), DType dtype = DType::float32) {
     return Symbol::variable(name, shape, dtype);
   }

@@ -39,6 +39,17 @@ TEST_CASE("symbol: arguments, outputs and internals, depth first, missing inputs
   CHECK(made.list_arguments() == Names_{"data", "fc_weight", "fc_bias"});
 }
 
+TEST_CASE("symbol: var of a name is a variable, of a Symbol its variance, as of an array") {
+  const auto spread = [](auto F, const auto& x) { return F.var(x, {.axis = {1}}) + F.var(x, 1, true).reshape({-1}); };
+  const Symbol x = sym.var("x", {2, 3});
+  CHECK(x.list_arguments() == Names_{"x"});
+  const Symbol y = spread(sym, x);
+  CHECK(y.list_arguments() == Names_{"x"});
+  const NDArray values = nd.array({{1, 2, 3}, {0, 0, 6}});
+  CachedGraph graph(y, {"x"}, {}, "spread");
+  CHECK(call(graph, {values})[0].asvector<float>() == spread(nd, values).asvector<float>());
+}
+
 TEST_CASE("symbol: running statistics are auxiliary states") {
   Symbol y =
       sym.as("bn").BatchNorm(sym.var("data"), sym.var("gamma"), sym.var("beta"), sym.var("mean"), sym.var("var"), {});
