@@ -6,7 +6,9 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
-#include "kaon/ops/linalg/kernels/gemm.h"
+#include "kaon/ops/kernels/epilogue.h"
+#include "kaon/ops/kernels/scratch.h"
+#include "kaon/ops/linalg/kernels/packed_product.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/quant/kernels/block_dense.h"
 #include "kaon/ops/quant/kernels/block_weights.h"
@@ -67,35 +69,39 @@ BlockWeights weights_of(const KernelContext& c, int first, int64_t columns, int 
   return w;
 }
 
-// y (m, rows) = x W^T + bias, a panel of unpacked rows of W after the other.
+// The products of x with a panel: with the last one and with the others.
+struct PanelProducts : KernelState {
+  PackedProduct product[2];
+  std::string implementation() const override { return product[0].implementation(); }
+};
+
+// y (m, rows) = x W^T + bias by panels of rows of W, each of which a thread unpacks, packs and multiplies while it is
+// in its L2 cache.
 void panel_products(KernelContext& c, const BlockWeights& w, const float* x, int64_t m, const float* bias, float* y) {
-  constexpr int64_t panel_weights = 1 << 21, most_rows = 2048;  // 8 MB as numbers; of x
-  const int64_t wanted = std::max<int64_t>(64, panel_weights / std::max<int64_t>(w.columns, 1) / 64 * 64);
-  const int64_t rows = std::min(wanted, w.rows), part = std::min(m, most_rows);
-  const auto floats = [&](int64_t n) { return static_cast<float*>(c.run.workspace(size_t(n) * sizeof(float))); };
-  float* const panel = floats(rows * w.columns);
-  float* const products = floats(part * rows);
-  for (int64_t r = 0; r < w.rows; r += rows) {
-    const int64_t count = std::min(rows, w.rows - r);
-    const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(w.columns, 1));
-    c.run.parallel_for(count, grain, [&](int64_t begin, int64_t end) {
-      unpack_rows(w, r + begin, r + end, panel + begin * w.columns);
-    });
-    for (int64_t i = 0; i < m; i += part) {
-      const int64_t own = std::min(part, m - i);
-      gemm(c, Gemm<float>{.a = x + i * w.columns,
-                          .b = panel,
-                          .c = products,
-                          .m = own,
-                          .n = count,
-                          .k = w.columns,
-                          .transpose_b = true});
-      const Epilogue<float> added{.shift = bias ? bias + r : nullptr};
-      c.run.parallel_for(own, std::max<int64_t>(1, 32768 / count), [&](int64_t begin, int64_t end) {
-        finish_rows(products + begin * count, count, y + (i + begin) * w.rows + r, w.rows, end - begin, count, added);
-      });
+  constexpr int64_t panel_weights = 1 << 18;  // 1 MB as numbers
+  const int64_t wanted = std::clamp<int64_t>(panel_weights / w.columns / 16 * 16, 16, 256);
+  const int64_t panels = (w.rows + wanted - 1) / wanted, last = w.rows - (panels - 1) * wanted;
+  const onednn::Key key('q', m, w.rows, w.columns);
+  const auto products = onednn::obtain<PanelProducts>(c, "inner product", key, [&] {
+    auto made = std::make_unique<PanelProducts>();
+    made->product[0] = PackedProduct(m, last, w.columns, true, w.columns);
+    if (panels > 1) made->product[1] = PackedProduct(m, wanted, w.columns, true, w.columns);
+    return made;
+  });
+  c.run.parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
+    const int64_t most = std::min(wanted, w.rows);
+    const Scratch panel(size_t(most * w.columns) * sizeof(float)), out(size_t(m * most) * sizeof(float));
+    const Scratch packed(std::max(products->product[0].bytes(), products->product[1].bytes()));
+    for (int64_t i = begin; i < end; ++i) {
+      const PackedProduct& product = products->product[i + 1 < panels];
+      const int64_t first = i * wanted, count = std::min(wanted, w.rows - first);
+      unpack_rows(w, first, first + count, panel.as<float>());
+      if (!product.takes_plain()) product.pack(panel.as<float>(), packed.as<float>());
+      product.run(x, product.takes_plain() ? panel.as<float>() : packed.as<float>(), out.as<float>());
+      const Epilogue<float> added{.shift = bias ? bias + first : nullptr};
+      finish_rows(out.as<float>(), count, y + first, w.rows, m, count, added);
     }
-  }
+  });
 }
 
 }  // namespace
@@ -142,7 +148,7 @@ void run_cpu(const op::BlockQuantizedDense& op, KernelContext& context) {
     const int64_t m = c.out().size() / w.rows;
     const auto* const x = c.in(0).as<const float>();
     const float* const bias = op.no_bias ? nullptr : c.in(3 + int(op.has_zeros)).as<const float>();
-    if (m <= few_rows) return block_products(c.run, w, x, m, bias, c.out().as<float>());
+    if (m <= few_rows || columns == 0) return block_products(c.run, w, x, m, bias, c.out().as<float>());
     panel_products(c, w, x, m, bias, c.out().as<float>());
   });
 }

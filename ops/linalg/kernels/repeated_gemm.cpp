@@ -2,35 +2,17 @@
 
 #include <algorithm>
 
-#include "kaon/ops/kernels/onednn.h"
-#include "kaon/ops/kernels/onednn_versions.h"
 #include "kaon/ops/linalg/kernels/gemv.h"
+#include "kaon/ops/linalg/kernels/packed_product.h"
 
 namespace kaon::ops {
 namespace {
 
-using onednn::Primitive;
-
-// The product of a piece, and what brings its part of B into the layout that this product likes best.
+// The product of a piece: of the last one and of the others.
 struct PieceProducts : KernelState {
-  Primitive product[2], to_inner[2];   // of the last piece and of the others
-  size_t size[2] = {}, bytes[2] = {};  // of B in the inner layout: what it has, and takes, in whole cache lines
-  std::string implementation() const override { return product[0].implementation() + " packed once"; }
+  PackedProduct product[2];
+  std::string implementation() const override { return product[0].implementation(); }
 };
-
-void make_piece(PieceProducts& made, int i, int64_t m, int64_t n, int64_t k, int64_t columns, bool transpose_b) {
-  const auto a = onednn::plain({m, k}), out = onednn::plain({m, columns});
-  const auto b = transpose_b ? onednn::plain({columns, k}) : onednn::strided({columns, k}, {1, n});
-  const auto desc = onednn::describe<dnnl::inner_product_forward>(onednn::engine(), onednn::attributes(),
-                                                                  dnnl::prop_kind::forward_inference, a,
-                                                                  onednn::any({columns, k}), onednn::Desc(), out);
-  const auto inner = desc.weights_desc();
-  made.product[i] =
-      Primitive("inner product", desc, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, out}});
-  if (inner != b) made.to_inner[i] = onednn::make_reorder(b, inner);
-  made.size[i] = inner.get_size();
-  made.bytes[i] = (made.size[i] + 63) / 64 * 64;
-}
 
 }  // namespace
 
@@ -54,22 +36,17 @@ RepeatedGemm<float>::RepeatedGemm(KernelContext& c, int64_t m, int64_t n, int64_
   const onednn::Key key('r', m, n, k, transpose_b, width_);
   auto products = onednn::obtain<PieceProducts>(c, "inner product", key, [&] {
     auto made = std::make_unique<PieceProducts>();
-    make_piece(*made, 0, m, n, k, last, transpose_b);
-    if (pieces_ > 1) make_piece(*made, 1, m, n, k, width_, transpose_b);
+    made->product[0] = PackedProduct(m, last, k, transpose_b, n);
+    if (pieces_ > 1) made->product[1] = PackedProduct(m, width_, k, transpose_b, n);
     return made;
   });
-  const size_t each = products->bytes[pieces_ > 1];
-  auto* const data = static_cast<std::byte*>(c.run.workspace(each * size_t(pieces_ - 1) + products->bytes[0]));
+  const size_t each = products->product[pieces_ > 1].bytes();
+  auto* const data =
+      static_cast<std::byte*>(c.run.workspace(each * size_t(pieces_ - 1) + products->product[0].bytes()));
   c.run.parallel_for(pieces_, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int which = i + 1 < pieces_;
       const float* const from = b + i * width_ * (transpose_b ? k : 1);
-      std::byte* const to = data + size_t(i) * each;
-      if (products->to_inner[which]) {
-        products->to_inner[which].run(from, to);
-      } else {
-        std::copy_n(reinterpret_cast<const std::byte*>(from), products->size[which], to);
-      }
+      products->product[i + 1 < pieces_].pack(from, data + size_t(i) * each);
     }
   });
   packed_.reset(new Packed{std::move(products), data});
@@ -82,7 +59,7 @@ void RepeatedGemm<float>::run(int64_t piece, const float* a, float* out) const {
   if (k_ == 0) return std::fill_n(out, m_ * columns, 0.f), void();
   if (packed_) {
     const PieceProducts& products = *packed_->products;
-    const size_t each = products.bytes[pieces_ > 1];
+    const size_t each = products.product[pieces_ > 1].bytes();
     products.product[piece + 1 < pieces_].run(a, packed_->data + size_t(piece) * each, out);
   } else if (transpose_b_) {
     gemv(c_.run, b_ + piece * width_ * k_, a, out, columns, k_);

@@ -227,13 +227,17 @@ HWY_INLINE void ScaleCodes(const uint8_t* HWY_RESTRICT codes, int64_t count, flo
   for (; j < count; ++j) to[j] = (float(int(codes[j])) - zero) * scale;
 }
 
-// The zero points of rows [begin, end), which are packed.
+// The zero points of rows [begin, end), which are packed: (end - begin, blocks()).
 HWY_INLINE void UnpackZeros(const BlockWeights& w, int64_t begin, int64_t end, float* to) {
-  const int in_a_byte = 8 / w.bits, mask = (1 << w.bits) - 1;
+  constexpr int64_t part = 64;  // bytes
+  const int in_a_byte = 8 / w.bits;
   for (int64_t r = begin; r < end; ++r, to += w.blocks()) {
     const uint8_t* const own = w.packed_zeros + r * w.zero_bytes();
-    for (int64_t b = 0; b < w.blocks(); ++b) {
-      to[b] = float(int(own[b / in_a_byte] >> (b % in_a_byte * w.bits) & mask));
+    for (int64_t b = 0; b < w.zero_bytes(); b += part) {
+      HWY_ALIGN uint8_t codes[part * 4];
+      SpreadCodes(own + b, w.bits, std::min(part, w.zero_bytes() - b), codes);
+      const int64_t first = b * in_a_byte;
+      ScaleCodes(codes, std::min(part * in_a_byte, w.blocks() - first), 0.f, 1.f, to + first);
     }
   }
 }
