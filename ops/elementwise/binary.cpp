@@ -4,6 +4,7 @@
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
 #include "kaon/ops/elementwise/kernels/broadcast.h"
+#include "kaon/ops/elementwise/real_gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/shapes.h"
 #include "kaon/ops/movement/movement.h"
@@ -63,8 +64,16 @@ void infer_binary(BinaryKind kind, InferContext& c) {
 }
 
 void grad_binary(BinaryKind kind, GradContext& g) {
+  using B = BinaryKind;
+  const bool has_quotients = kind == B::div || kind == B::power || kind == B::hypot;
+  const bool is_real = !is_floating(g.head().dtype()) && has_quotients;
+  RealGradient real(g, [kind](auto&& input) {
+    return kind == B::power ? nd.power(input(0), input(1)) : nd.broadcast_hypot(input(0), input(1));
+  });
   for (int i = 0; i < 2; ++i) {
-    if (g.wants(i)) g.set(i, sum_to_shape(binary_gradient(kind, i, g), g.input_like(i).shape()));
+    if (!g.wants(i)) continue;
+    const NDArray gradient = is_real ? real.cut(binary_gradient(kind, i, real)) : binary_gradient(kind, i, g);
+    g.set(i, sum_to_shape(gradient, g.input_like(i).shape()));
   }
 }
 

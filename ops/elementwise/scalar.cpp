@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
+#include "kaon/ops/elementwise/real_gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/math/scalar_math.h"
@@ -35,9 +36,8 @@ void infer_scalar(ScalarKind kind, double scalar, InferContext& c) {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void grad_scalar(ScalarKind kind, double s, GradContext& g) {
+static void set_gradient(ScalarKind kind, double s, GradContext& g) {
   using K = ScalarKind;
-  if (!g.wants(0)) return;
   const NDArray& h = g.head();
   auto x = [&]() -> const NDArray& { return g.input(0); };
   auto y = [&]() -> const NDArray& { return g.output(); };
@@ -60,6 +60,20 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::smooth_l1: return g.set(0, h * nd.clip(x() * (s * s), -1, 1));
     default: return g.set(0, h);  // plus, minus
   }
+}
+
+void grad_scalar(ScalarKind kind, double s, GradContext& g) {
+  using K = ScalarKind;
+  if (!g.wants(0)) return;
+  const bool is_integer = !is_floating(g.head().dtype());
+  if (!is_integer || (kind != K::rdiv && kind != K::rpower && kind != K::hypot)) return set_gradient(kind, s, g);
+  RealGradient real(g, [&](auto&& input) {
+    const NDArray& x = input(0);
+    return kind == K::rdiv     ? s / x
+           : kind == K::rpower ? nd._rpower_scalar(x, {.scalar = s})
+                               : nd._hypot_scalar(x, {.scalar = s});
+  });
+  set_gradient(kind, s, real);
 }
 
 static FusedForms fused_scalar(ScalarKind kind, double scalar, const RegisterKernels& k) {

@@ -474,18 +474,54 @@ TEST_CASE("gradients of integers are integers", "[mxnet]") {
   CHECK(one("Cast", {&dx}, {{"dtype", "float32"}}).values() == std::vector<float>{2, -3});
 }
 
-TEST_CASE("remainders of integers have gradients of 0", "[mxnet]") {
-  const Array a({2}, {5, 7}), b({2}, {3, 2}), da({2}, {9, 9}), db({2}, {9, 9}), head({2}, {1, 1});
-  const Sym x = Sym::variable("a"), y = Sym::variable("b");
-  const auto whole = [](const Sym& s) { return Sym::call("Cast", "", {{"dtype", "int32"}}, {&s}); };
-  const Sym m = whole(x), n = whole(y);
-  const Sym rest = Sym::call("broadcast_mod", "r", {}, {&m, &n});
-  const Executor e = bind(Sym::call("Cast", "f", {{"dtype", "float32"}}, {&rest}), {&a, &b}, {&da, &db},
-                          {write_request, write_request});
-  ok(MXExecutorForward(e.handle, true));
-  ok(e.backward({&head}));
-  CHECK(da.values() == std::vector<float>{0, 0});
-  CHECK(db.values() == std::vector<float>{0, 0});
+TEST_CASE("gradients of integers are those of real numbers, cut", "[mxnet]") {
+  struct Case {
+    const char* op;
+    std::vector<float> a, b, da, db;
+  };
+  // MXNet 1.9.1's
+  const std::vector<Case> cases{{"broadcast_mod", {5, 7}, {3, 2}, {0, 0}, {0, 0}},
+                                {"broadcast_div", {7, 3, 5}, {2, 1, 2}, {0, 1, 0}, {-1, -3, -1}},
+                                {"elemwise_div", {7, 3, 5}, {2, 1, 2}, {0, 1, 0}, {-1, -3, -1}},
+                                {"broadcast_power", {2, 7, 3}, {3, 2, 1}, {12, 14, 1}, {5, 95, 3}},
+                                {"broadcast_hypot", {0, 3, 7}, {3, 4, 0}, {0, 0, 1}, {1, 0, 0}}};
+  for (const Case& c : cases) {
+    INFO(c.op);
+    const unsigned n = unsigned(c.a.size());
+    const std::vector<float> filled(n, 9), ones(n, 1);
+    const Array a({n}, c.a), b({n}, c.b), da({n}, filled), db({n}, filled), head({n}, ones);
+    const Sym x = Sym::variable("a"), y = Sym::variable("b");
+    const auto whole = [](const Sym& s) { return Sym::call("Cast", "", {{"dtype", "int32"}}, {&s}); };
+    const Sym m = whole(x), k = whole(y);
+    const Sym result = Sym::call(c.op, "r", {}, {&m, &k});
+    const Executor e = bind(Sym::call("Cast", "f", {{"dtype", "float32"}}, {&result}), {&a, &b}, {&da, &db},
+                            {write_request, write_request});
+    ok(MXExecutorForward(e.handle, true));
+    ok(e.backward({&head}));
+    CHECK(da.values() == c.da);
+    CHECK(db.values() == c.db);
+  }
+}
+
+TEST_CASE("gradients of integers and a number are those of real numbers, cut", "[mxnet]") {
+  struct Case {
+    const char *op, *number;
+    std::vector<float> dx;  // at 1, 2, 3
+  };
+  const std::vector<Case> cases{{"_rdiv_scalar", "7", {-7, -1, 0}},
+                                {"_rpower_scalar", "3", {3, 9, 29}},
+                                {"_power_scalar", "3", {3, 12, 27}},
+                                {"_hypot_scalar", "2", {0, 0, 0}}};
+  for (const Case& c : cases) {
+    INFO(c.op);
+    const Array x({3}, {1, 2, 3}), dx({3}, {9, 9, 9}), head({3}, {1, 1, 1});
+    const Sym v = Sym::variable("x"), whole = Sym::call("Cast", "", {{"dtype", "int32"}}, {&v});
+    const Sym result = Sym::call(c.op, "r", {{"scalar", c.number}}, {&whole});
+    const Executor e = bind(Sym::call("Cast", "f", {{"dtype", "float32"}}, {&result}), {&x}, {&dx}, {write_request});
+    ok(MXExecutorForward(e.handle, true));
+    ok(e.backward({&head}));
+    CHECK(dx.values() == c.dx);
+  }
 }
 
 }  // namespace executor_test
