@@ -55,7 +55,10 @@ NodeShapes shapes_of(const Shapes& known, const std::vector<SymbolNode*>& nodes)
 std::string text_of(const Shape& shape) {
   if (shape.ndim() < 0) return "?";
   std::string text;
-  for (const int64_t d : shape) text += (text.empty() ? "" : "x") + (d < 0 ? std::string("?") : fmt::format("{}", d));
+  for (const int64_t d : shape) {
+    if (!text.empty()) text += 'x';
+    text += d < 0 ? "?" : fmt::format("{}", d);
+  }
   return text.empty() ? "1" : text;
 }
 

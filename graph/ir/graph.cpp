@@ -166,7 +166,7 @@ std::string Graph::str() const {
       text += fmt::format("{}%{}{}", k ? ", " : "", n.inputs[k].node,
                           n.inputs[k].output ? fmt::format(".{}", n.inputs[k].output) : "");
     }
-    text += ")" + attributes_of(n);
+    text += fmt::format("){}", attributes_of(n));
     for (const TensorMeta& m : n.outputs) text += fmt::format(" {} {}", name_of(m.dtype), m.shape.str());
     if (layout({uint32_t(i), 0}) == Layout::channels_last) text += " nhwc";
     if (layout({uint32_t(i), 0}) == Layout::blocked16) text += " nChw16c";

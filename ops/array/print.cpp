@@ -233,8 +233,7 @@ std::string to_string(const NDArray& array, const PrintOptions& options) {
                  });
                },
                {.name = "print", .site = site});
-  std::string dims;
-  for (int i = 0; i < array.ndim(); ++i) dims += (i ? "x" : "") + std::to_string(array.shape()[i]);
+  const std::string dims = fmt::format("{}", fmt::join(array.shape(), "x"));
   const std::string dtype = options.dtype ? " " + to_string(array.dtype()) : "";
   return fmt::format("{}\n<NDArray {}{} @{}>", text, dims, dtype, array.device().str());
 }

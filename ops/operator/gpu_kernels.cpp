@@ -1,6 +1,8 @@
 #include "kaon/ops/operator/gpu_kernels.h"
 
-#include <string>
+#include <fmt/format.h>
+
+#include <string_view>
 #include <unordered_map>
 
 #include "kaon/engine/base/process_wide.h"
@@ -30,8 +32,7 @@ const Table& kernels() {
 const GpuKernel& gpu_kernel(const OpDef& def) {
   const auto found = kernels().find(def.name());
   if (found != kernels().end()) return found->second;
-  throw DeviceError("[" + std::string(def.name()) +
-                    "] has no kernel for GPUs; copy the arrays with as_in_context(cpu())");
+  throw DeviceError(fmt::format("[{}] has no kernel for GPUs; copy the arrays with as_in_context(cpu())", def.name()));
 }
 
 }  // namespace kaon::ops

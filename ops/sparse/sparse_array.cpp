@@ -363,9 +363,7 @@ namespace {
 
 std::string describe(const char* kind, const auto& a) {
   if (!a.defined()) return fmt::format("<{} none>", kind);
-  std::string dims;
-  for (const int64_t d : a.shape()) dims += (dims.empty() ? "" : "x") + std::to_string(d);
-  return fmt::format("\n<{} {} @{}>", kind, dims, a.device().str());
+  return fmt::format("\n<{} {} @{}>", kind, fmt::join(a.shape(), "x"), a.device().str());
 }
 
 }  // namespace
