@@ -42,7 +42,7 @@ struct ConvertOptions {
   // By name or alias, in place of the lists below.
   std::optional<std::vector<std::string>> target_dtype_ops{}, fp32_ops{};
   std::optional<std::vector<ConditionalOp>> conditional_fp32_ops{};
-  std::vector<std::string> excluded_sym_names;  // nodes that are computed in float32
+  std::vector<std::string> excluded_sym_names{};  // nodes that are computed in float32
   // Parameters that are only read in target_dtype are of that dtype: for predictions, with half of the memory.
   bool cast_optional_params = false;
 };
