@@ -31,6 +31,13 @@ class OneThread : public Executor {
   }
   void post(std::coroutine_handle<> work) override { adapter_.post(work); }
   boost::asio::io_context& io() { return io_; }
+  // True once all posted coroutines have run to an await: one whose turn is over yields there, once, and is posted
+  // again.
+  bool has_caught_up() {
+    std::atomic<bool> has{false};
+    boost::asio::post(io_, [&] { boost::asio::post(io_, [&] { has = true; }); });
+    return becomes_true([&] { return has.load(); });
+  }
   std::thread::id id() const { return thread_.get_id(); }
 
  private:
@@ -238,7 +245,6 @@ TEST_CASE("users row 11: who asked first is admitted first", "[engine]") {
       Gate gate;
       std::vector<int> order;
       std::atomic<int> admitted{0};
-      std::atomic<bool> all_asked{false};
       EngineScope scope(engine);
       EngineScope limited = scope.with_budget(unit);
       sync_wait(fill(engine, gate));
@@ -248,9 +254,10 @@ TEST_CASE("users row 11: who asked first is admitted first", "[engine]") {
         order.push_back(i);  // all on one thread
         ++admitted;
       };
-      for (int i = 0; i < 20; ++i) spawn(ask(engine, i, order, admitted), thread);
-      boost::asio::post(thread.io(), [&] { all_asked = true; });
-      REQUIRE(becomes_true([&] { return all_asked.load(); }));
+      for (int i = 0; i < 20; ++i) {
+        spawn(ask(engine, i, order, admitted), thread);
+        REQUIRE(thread.has_caught_up());
+      }
       CHECK(admitted == 0);
       gate.open();
       REQUIRE(becomes_true([&] { return admitted == 20; }));
@@ -283,10 +290,8 @@ TEST_CASE("users row 11: whoever comes while others wait for room stands behind 
     ++admitted;
   };
   auto spawn_and_run = [&](int i) {
-    std::atomic<bool> has_asked{false};
     spawn(ask(engine, i, order, admitted), thread);
-    boost::asio::post(thread.io(), [&] { has_asked = true; });
-    return becomes_true([&] { return has_asked.load(); });
+    return thread.has_caught_up();
   };
   REQUIRE(spawn_and_run(0));
   gate.open();
