@@ -51,12 +51,16 @@ class Search {
   }
 
  private:
-  void add(std::string fault) { faults_.push_back(std::move(fault)); }
+  static constexpr size_t most = 20;  // a hostile file may have one at each node
+  bool is_full() const { return faults_.size() == most; }
+  void add(std::string fault) {
+    if (!is_full()) faults_.push_back(std::move(fault));
+  }
 
   void look_at(const std::vector<Node>& nodes, Scope& scope) {
     for (const Node& node : nodes) {
       for (const std::string& input : node.inputs) {
-        if (input.empty() || scope.has(input)) continue;
+        if (input.empty() || is_full() || scope.has(input)) continue;
         const auto later = std::ranges::find_if(
             nodes, [&](const Node& n) { return std::ranges::find(n.outputs, input) != n.outputs.end(); });
         add(fmt::format(
