@@ -377,7 +377,7 @@ std::vector<Symbol> Block::compose_on(const std::vector<Symbol>& inputs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorMeta meta{inputs[i].shape(), inputs[i].dtype()};  // the trace holds for these
     check_input(s.inputs[i], meta);
-    forms.push_back({.arrays = {meta}});
+    forms.push_back({.arrays = {meta}, .strings = {}, .strings_shape = {}});
   }
   convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned, s.kept);
   const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);
