@@ -34,7 +34,7 @@ KAON_API FileKind kind_of(const std::filesystem::path& file);
 
 // The arrays of a file of MXNet's, safetensors, NumPy's or PyTorch's; that of an npy file is named as the file. Of an
 // ONNX model: the initializers of its graph, in its own layout. Throws as the reader of its kind, and IoError for a
-// file that has none.
+// file that has none. What torch_files::load() leaves out is left out.
 KAON_API NamedArrays load_tensors(const std::filesystem::path& file);
 
 struct SaveTensorsOptions {
@@ -61,7 +61,7 @@ struct FileSummary {
   // Of a program:
   std::vector<std::string> inputs, outputs;  // every variable of a symbol file is an input or a parameter
   std::map<std::string, int64_t> operators;  // how often each is there
-  std::vector<std::string> problems;         // what is not supported, or does not fit
+  std::vector<std::string> problems;         // what is not supported, left out or does not fit, also of tensors
 };
 // What is in a file. Reads no values but those of formats without a table. Throws as the readers do, and IoError, with
 // the kinds that are known, for a file of none of them.

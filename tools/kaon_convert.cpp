@@ -12,6 +12,7 @@
 #include "kaon/interchange/onnx.h"
 #include "kaon/interchange/safetensors.h"
 #include "kaon/interchange/tensor_files.h"
+#include "kaon/interchange/torch_files.h"
 #include "kaon/ops/functions.h"
 #include "kaon/tools/tool.h"
 
@@ -66,7 +67,12 @@ void convert_net(const Options& o, Target target) {
   if (model.is_onnx && target == Target::onnx) {  // its own graph, for these shapes where some are given
     onnx::SaveOptions own = options;
     if (!o.shapes.empty()) own.shapes = shapes;
-    onnx::save(onnx::load(o.in), o.out, own);
+    try {
+      onnx::save(onnx::load(o.in), o.out, own);
+    } catch (const Error& e) {
+      if (std::string_view(e.what()).find(o.in) != std::string_view::npos) throw;
+      std::rethrow_exception(e.with_context(fmt::format(" (in {})", o.in)));
+    }
     fmt::print("wrote {}\n", o.out);
     return;
   }
@@ -162,7 +168,20 @@ class Renaming {
   bool has_stripped_ = false;
 };
 
-void convert_tensors(const Options& o, Target target) {
+// What load_tensors() leaves out of PyTorch's files. Throws IoError where a tensor that is asked for is among it.
+std::vector<std::string> left_out(const Options& o, FileKind kind, const std::regex& only) {
+  std::vector<std::string> names;
+  if (kind != FileKind::torch) return names;
+  const torch_files::Contents contents = torch_files::contents(o.in);
+  for (const torch_files::LeftOut& l : contents.left_out) {
+    if (!o.only.empty() && (l.name.size() > 2000 || !std::regex_search(l.name, only))) continue;
+    if (l.is_tensor) contents.at(l.name);
+    names.push_back(fmt::format("{} ({})", l.name, l.found));
+  }
+  return names;
+}
+
+void convert_tensors(const Options& o, FileKind kind, Target target) {
   std::optional<DType> dtype;
   if (!o.dtype.empty()) dtype = tools::parse_dtype(o.dtype, "--dtype");
   if (dtype && !is_floating(*dtype)) {
@@ -180,6 +199,7 @@ void convert_tensors(const Options& o, Target target) {
   NamedArrays converted;
   std::vector<std::string> empty;
   bool has_cast = false;
+  const std::vector<std::string> others = left_out(o, kind, only);
   for (const auto& [given, array] : load_tensors(o.in)) {
     if (given.size() > 2000)
       throw ValueError(fmt::format("a name of {} characters is too long for rules", given.size()));
@@ -201,7 +221,10 @@ void convert_tensors(const Options& o, Target target) {
   uint64_t bytes = 0;
   for (const auto& [name, array] : converted) bytes += uint64_t(array.size()) * size_of(array.dtype());
   fmt::print("wrote {}: {} tensors, {}\n", o.out, converted.size(), tools::size_text(bytes));
-  if (!empty.empty()) fmt::print("left out, as they hold no array: {}\n", fmt::join(empty, ", "));
+  for (const std::string& other : others) fmt::print("left out: {}\n", tools::printable(other));
+  if (!empty.empty()) {
+    fmt::print("left out, as they hold no array: {}\n", tools::printable(fmt::format("{}", fmt::join(empty, ", "))));
+  }
 }
 
 // What each kind is written as; all else is refused.
@@ -277,7 +300,7 @@ int main(int argc, char** argv) {
     check_options(app, kind, target);
     tools::check_folder(o.out);
     if (is_of_tensors(target)) {
-      convert_tensors(o, target);
+      convert_tensors(o, kind, target);
     } else if (kind == FileKind::onnx || target == Target::onnx) {
       convert_net(o, target);
     } else {

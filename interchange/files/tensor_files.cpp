@@ -194,6 +194,26 @@ void add_safetensors(FileSummary& summary, const fs::path& file) {
   }
 }
 
+// Values of one kind, as the numbers that a loop kept, share a line.
+void add_torch(FileSummary& summary, const fs::path& file) {
+  const torch_files::Contents contents = torch_files::contents(file);
+  for (const auto& [name, array] : contents.arrays) add(summary, name, array);
+  std::map<std::string, std::pair<const torch_files::LeftOut*, size_t>> kinds;
+  std::vector<const std::string*> order;
+  for (const torch_files::LeftOut& l : contents.left_out) {
+    const auto [kind, is_new] = kinds.try_emplace(l.expected + "\n" + l.found, &l, 0);
+    if (is_new) order.push_back(&kind->first);
+    ++kind->second.second;
+  }
+  for (const std::string* key : order) {
+    const auto& [first, count] = kinds.at(*key);
+    summary.problems.push_back(
+        fmt::format("{}{} at byte {}: expected {}, found {}{}", first->is_tensor ? "the tensor" : "the value",
+                    first->name.empty() ? "" : fmt::format(" '{}'", first->name), first->offset, first->expected,
+                    first->found, count > 1 ? fmt::format(", and {} more of this kind", count - 1) : std::string()));
+  }
+}
+
 void add_symbol(FileSummary& summary, const fs::path& file) {
   const Symbol symbol = Symbol::load(file);
   summary.inputs = symbol.list_inputs();
@@ -219,6 +239,7 @@ void add_onnx(FileSummary& summary, const fs::path& file) {
   const onnx::Summary model = net.summary();
   for (const auto& [name, count] : model.operators) summary.operators[name] = count;
   for (const std::string& name : model.unsupported) summary.problems.push_back(fmt::format("the operator {}", name));
+  for (const std::string& fault : model.faults) summary.problems.push_back(fault);
   summary.metadata["IR version"] = fmt::format("{}", model.ir_version);
   if (!model.producer.empty()) summary.metadata["producer"] = model.producer;
   for (const auto& [domain, version] : model.opsets) {
@@ -238,15 +259,17 @@ FileSummary summarize_file(const fs::path& file) {
     case FileKind::safetensors_index:
     case FileKind::safetensors: add_safetensors(summary, file); break;
     case FileKind::npy: {
-      const npy::Header header = npy::read_header(file);
-      const bool is_known = npy_dtype(header.dtype).has_value();
+      const FileBytes bytes = FileBytes::map(file);
+      const npy::Header header = read_npy_header(bytes, 0, bytes.size());
+      const auto type = npy_dtype(header.dtype);
+      if (type) expect_npy_bytes(bytes, 0, bytes.size(), header, type->dtype);
       summary.tensors.push_back({file.stem().string(), header.dtype, header.shape.str(), summary.bytes - header.offset,
-                                 is_known ? "" : "Kaon has no such dtype"});
+                                 type ? "" : "Kaon has no such dtype"});
       break;
     }
+    case FileKind::torch: add_torch(summary, file); break;
     case FileKind::mxnet_params:
     case FileKind::npz:
-    case FileKind::torch:
       for (const auto& [name, array] : load_tensors(file)) add(summary, name, array);
       break;
     case FileKind::mxnet_states:

@@ -82,8 +82,8 @@ bool is_allowed(std::string_view name, std::span<const std::string_view> allowed
 
 class Pickle::Machine {
  public:
-  Machine(Pickle& pickle, uint64_t at, uint64_t end, std::span<const std::string_view> allowed)
-      : pickle_(pickle), in_(pickle.file_, at, end), allowed_(allowed) {
+  Machine(Pickle& pickle, uint64_t at, uint64_t end, std::span<const std::string_view> allowed, Others others)
+      : pickle_(pickle), in_(pickle.file_, at, end), allowed_(allowed), others_(others) {
     none_ = make(Kind::none, at);
     true_ = make(Kind::boolean, at);
     true_->integer = 1;
@@ -172,24 +172,26 @@ class Pickle::Machine {
   void push_global(std::string_view module, std::string_view name) {
     const auto is_plain = [](std::string_view s) {
       return !s.empty() && s.size() < 200 && std::all_of(s.begin(), s.end(), [](char c) {
-        return c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        return c == '_' || c == '.' || uint8_t(c) >= 0x80 || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+               (c >= 'A' && c <= 'Z');
       });
     };
     if (!is_plain(module) || !is_plain(name)) fail("the name of a class or function", "other text");
     const std::string full = fmt::format("{}.{}", module, name);
-    if (!is_allowed(full, allowed_)) {
-      fail("data alone: tensors, numbers, texts, lists and dicts of them",
-           fmt::format("'{}', which only running code could make", full));
-    }
     Value* v = make(Kind::global);
     v->text = pickle_.names_.emplace_back(full);
+    v->is_opaque = !is_allowed(full, allowed_);
+    if (v->is_opaque && others_ == Others::refused) pickle_.fail(*v, data_alone);
     push(v);
   }
   void push_call(const Value* callable, const Value* arguments) {
-    if (callable->kind != Kind::global) pickle_.fail(*callable, "a class or function to call");
+    if (callable->kind != Kind::global && !callable->is_opaque) {
+      pickle_.fail(*callable, "a class or function to call");
+    }
     if (arguments->kind != Kind::tuple) pickle_.fail(*arguments, "a tuple of arguments");
     Value* v = make(Kind::object);
     v->items = {callable, arguments};
+    v->is_opaque = callable->is_opaque;
     push(v);
   }
   // Where items go that are put into a value.
@@ -216,7 +218,11 @@ class Pickle::Machine {
           fail("protocol 2 to 5", fmt::format("{}", p));
         }
         return;
-      case FRAME: in_.number<uint64_t>("the length of a frame"); return;
+      case FRAME:
+        if (const auto bytes = in_.number<uint64_t>("the length of a frame"); bytes > in_.remaining()) {
+          fail(fmt::format("a frame within the {} bytes that are left", in_.remaining()), fmt::format("{}", bytes));
+        }
+        return;
       case MARK: marks_.push_back(stack_.size()); return;
       case POP:
         if (stack_.size() == floor() && !marks_.empty()) {
@@ -302,7 +308,9 @@ class Pickle::Machine {
       }
       case NEWOBJ_EX: {
         const Value *named = pop(), *arguments = pop(), *callable = pop();
-        if (named->kind != Kind::dict || !named->items.empty()) pickle_.fail(*named, "no named arguments");
+        if (named->kind != Kind::dict || (!named->items.empty() && !callable->is_opaque)) {
+          pickle_.fail(*named, "no named arguments");
+        }
         push_call(callable, arguments);
         return;
       }
@@ -331,6 +339,7 @@ class Pickle::Machine {
   Pickle& pickle_;
   ByteReader in_;
   std::span<const std::string_view> allowed_;
+  Others others_;
   uint64_t at_ = 0;
   std::vector<Value*> stack_;
   std::vector<size_t> marks_;
@@ -338,9 +347,10 @@ class Pickle::Machine {
   Value *none_, *true_, *false_, *nothing_;
 };
 
-Pickle::Pickle(const FileBytes& file, uint64_t at, uint64_t end, std::span<const std::string_view> allowed)
+Pickle::Pickle(const FileBytes& file, uint64_t at, uint64_t end, std::span<const std::string_view> allowed,
+               Others others)
     : file_(file), size_(end - at) {
-  root_ = Machine(*this, at, end, allowed).run();
+  root_ = Machine(*this, at, end, allowed, others).run();
 }
 
 bool Pickle::entries_of(const Value& value, std::vector<const Value*>& entries) {
@@ -364,6 +374,12 @@ bool Pickle::entries_of(const Value& value, std::vector<const Value*>& entries) 
 }
 
 std::string Value::describe() const {
+  if (is_opaque) {
+    const Value* called = this;
+    while (called->kind == Kind::object) called = called->items[0];
+    return fmt::format("{}'{}', which only running code could make", called == this ? "" : "an object of ",
+                       called->text);
+  }
   switch (kind) {
     case Kind::none: return "None";
     case Kind::boolean: return integer ? "True" : "False";

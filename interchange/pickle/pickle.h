@@ -1,4 +1,5 @@
-// Python's pickles, read as data: no code runs, and a class or function that is not on a list of names is refused.
+// Python's pickles, read as data: no code runs. A class or function that is not on a list of names is refused, or what
+// it would make is kept as an opaque value.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,12 @@ struct PickleValue {
     set,
     dict,        // items: key, value, key, value ...
     global,      // a class or function: text is "module.name"
-    object,      // items: what a function or class was to be called with, first that itself, then the tuple
+    object,      // items: the function or class that was to be called, or an opaque object; then the tuple of arguments
     persistent,  // items: its id
   };
   Kind kind = Kind::none;
-  uint64_t offset = 0;  // of the operation that made it, in the file
+  bool is_opaque = false;  // a global that is not on the list, or an object that a call of one would make
+  uint64_t offset = 0;     // of the operation that made it, in the file
   union {
     int64_t integer = 0;  // of a boolean 0 or 1
     double real;
@@ -52,9 +54,12 @@ struct PickleValue {
 // The value in [at, end), and those that it contains.
 class Pickle {
  public:
+  enum class Others : uint8_t { refused, opaque };
   // Protocols 2 to 5. `allowed`: full names, or "module.*". Memory grows with the bytes that are read. Throws IoError,
-  // with file and byte, for names that are not allowed, for operations that no such file has, and for what is cut off.
-  Pickle(const FileBytes& file, uint64_t at, uint64_t end, std::span<const std::string_view> allowed);
+  // with file and byte, for other names where they are refused, for operations that no such file has, and for what is
+  // cut off.
+  Pickle(const FileBytes& file, uint64_t at, uint64_t end, std::span<const std::string_view> allowed,
+         Others others = Others::refused);
 
   const PickleValue& root() const { return *root_; }
   const FileBytes& file() const { return file_; }
@@ -62,6 +67,8 @@ class Pickle {
   [[noreturn]] void fail(const PickleValue& at, std::string_view expected) const {
     file_.fail(at.offset, expected, at.describe());
   }
+  // What fail() names as expected of an opaque value.
+  static constexpr std::string_view data_alone = "data alone: tensors, numbers, texts, lists and dicts of them";
   // Key and value, alternately, of a dict, an OrderedDict or a defaultdict. False: it is none.
   static bool entries_of(const PickleValue& value, std::vector<const PickleValue*>& entries);
 

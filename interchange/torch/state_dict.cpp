@@ -20,8 +20,18 @@ namespace {
 using Value = PickleValue;
 using Kind = PickleValue::Kind;
 
-// What a state dict is made of.
-constexpr std::string_view allowed[] = {"collections.OrderedDict",
+using torch_files::Contents;
+using torch_files::LeftOut;
+
+// What a state dict is made of, and Python's own values, which older protocols write as calls.
+constexpr std::string_view allowed[] = {"_codecs.encode",
+                                        "builtins.bytearray",
+                                        "__builtin__.bytearray",
+                                        "builtins.complex",
+                                        "__builtin__.complex",
+                                        "builtins.frozenset",
+                                        "__builtin__.frozenset",
+                                        "collections.OrderedDict",
                                         "collections.defaultdict",
                                         "builtins.dict",
                                         "builtins.set",
@@ -117,14 +127,15 @@ class StateDictReader {
     }
   }
 
-  NamedArrays run() {
+  Contents run() {
     const ZipEntry& entry = *by_name_.at(prefix_ + "data.pkl");
     const auto [bytes, offset] = contents_of(file_, entry, false);
-    const Pickle pickle(bytes, offset, offset + entry.bytes, allowed);
+    const Pickle pickle(bytes, offset, offset + entry.bytes, allowed, Pickle::Others::opaque);
     pickle_ = &pickle;
     visits_left_ = 16 * pickle.size() + 1000;
-    visit(pickle.root(), "", 0);
-    return std::move(arrays_);
+    visit(pickle.root(), "", nullptr, 0);
+    read_.source = pickle.file().name();
+    return std::move(read_);
   }
 
  private:
@@ -135,33 +146,57 @@ class StateDictReader {
 
   // --- the tree
 
-  void visit(const Value& value, const std::string& name, int depth) {
+  // `odd_key`: one above the value that cannot be part of a name.
+  void visit(const Value& value, const std::string& name, const Value* odd_key, int depth) {
     if (visits_left_-- == 0 || depth > 64) {
       pickle_->fail(value, "a tree of at most 64 levels, no part of it in very many places");
     }
+    if (value.is_opaque) return leave_out(name, value, Pickle::data_alone, is_other_tensor(value));
     std::vector<const Value*> entries;
-    if (const NDArray tensor = tensor_of(value); tensor.defined()) {
-      add(value, name.empty() ? "tensor" : name, tensor);
+    const std::string own = name.empty() ? "tensor" : name;
+    if (const Reading reading = tensor_of(value); reading.wrong) {
+      leave_out(own, *reading.wrong, reading.expected, true);
+    } else if (reading.tensor.defined() && odd_key) {
+      leave_out(own, *odd_key, "a text or an integer as a key", true);
+    } else if (reading.tensor.defined()) {
+      add(value, own, reading.tensor);
     } else if (Pickle::entries_of(value, entries)) {
-      for (size_t i = 0; i < entries.size(); i += 2) visit(*entries[i + 1], joined(name, *entries[i]), depth + 1);
+      for (size_t i = 0; i < entries.size(); i += 2) {
+        const Value& key = *entries[i];
+        const bool is_name = key.is(Kind::text) || key.is(Kind::integer);
+        visit(*entries[i + 1], joined(name, text_of(key)), is_name ? odd_key : &key, depth + 1);
+      }
     } else if (value.is(Kind::list) || value.is(Kind::tuple)) {
       for (size_t i = 0; i < value.items.size(); ++i)
-        visit(*value.items[i], joined(name, fmt::format("{}", i)), depth + 1);
+        visit(*value.items[i], joined(name, fmt::format("{}", i)), odd_key, depth + 1);
     }
   }
 
+  void take_name(const Value& value, const std::string& name) {
+    if (!names_.insert(name).second) file_at(value, "each name once", fmt::format("'{}' again", name));
+  }
+
   void add(const Value& value, const std::string& name, const NDArray& tensor) {
-    if (!names_.insert(name).second) file_at(value, fmt::format("each name once"), fmt::format("'{}' again", name));
-    arrays_.emplace_back(name, tensor);
+    take_name(value, name);
+    read_.arrays.emplace_back(name, tensor);
+  }
+
+  // Sparse, quantized and nested tensors, and those of other devices, are calls of these functions.
+  static bool is_other_tensor(const Value& value) {
+    return value.is(Kind::object) && value.items[0]->text.starts_with("torch._utils._rebuild_");
+  }
+
+  void leave_out(const std::string& name, const Value& at, std::string_view expected, bool is_tensor) {
+    if (is_tensor) take_name(at, name);
+    read_.left_out.push_back({name, at.offset, std::string(expected), at.describe(), is_tensor});
   }
 
   static std::string joined(const std::string& name, const std::string& key) {
     return name.empty() ? key : name + '.' + key;
   }
-  std::string joined(const std::string& name, const Value& key) const {
-    if (key.is(Kind::text)) return joined(name, std::string(key.text));
-    if (key.is(Kind::integer)) return joined(name, fmt::format("{}", key.integer));
-    pickle_->fail(key, "a text or an integer as a key");
+  static std::string text_of(const Value& key) {
+    if (key.is(Kind::text)) return std::string(key.text);
+    return key.is(Kind::integer) ? fmt::format("{}", key.integer) : fmt::format("({})", key.describe());
   }
 
   // --- tensors
@@ -170,31 +205,41 @@ class StateDictReader {
     pickle_->file().fail(value.offset, expected, found);
   }
 
-  // Undefined: it is no tensor.
-  NDArray tensor_of(const Value& value) {
+  // Nothing of a value that is no tensor.
+  struct Reading {
+    NDArray tensor;
+    const Value* wrong = nullptr;  // else, of a tensor that Kaon does not have, why
+    std::string_view expected = {};
+  };
+
+  Reading tensor_of(const Value& value) {
     if (!value.is(Kind::object)) return {};
+    if (value.is_opaque) return {{}, &value, Pickle::data_alone};
     if (const auto known = tensors_.find(&value); known != tensors_.end()) return known->second;
     const std::string_view function = value.items[0]->text;
     const auto& arguments = value.items[1]->items;
-    NDArray tensor;
+    Reading reading;
     if (function == "torch._utils._rebuild_parameter" || function == "torch._utils._rebuild_parameter_with_state") {
       if (arguments.empty() || ++nesting_ > 8) pickle_->fail(value, "a parameter of a tensor");
-      tensor = tensor_of(*arguments[0]);
+      reading = tensor_of(*arguments[0]);
       --nesting_;
-      if (!tensor.defined()) pickle_->fail(*arguments[0], "the tensor of a parameter");
+      if (!reading.wrong && !reading.tensor.defined()) pickle_->fail(*arguments[0], "the tensor of a parameter");
     } else if (function == "torch._tensor._rebuild_from_type_v2") {
       if (arguments.size() < 3 || !arguments[0]->is(Kind::global) || !arguments[2]->is(Kind::tuple)) {
         pickle_->fail(value, "a tensor of a type");
       }
-      tensor = rebuild(value, arguments[0]->text, arguments[2]->items);
+      for (const Value* made_by : {arguments[0], arguments[1]}) {
+        if (made_by->is_opaque) return {{}, made_by, Pickle::data_alone};
+      }
+      reading = rebuild(value, arguments[0]->text, arguments[2]->items);
     } else {
-      tensor = rebuild(value, function, arguments);
+      reading = rebuild(value, function, arguments);
     }
-    if (tensor.defined()) tensors_.emplace(&value, tensor);
-    return tensor;
+    if (reading.tensor.defined() || reading.wrong) tensors_.emplace(&value, reading);
+    return reading;
   }
 
-  NDArray rebuild(const Value& value, std::string_view function, const std::vector<const Value*>& arguments) {
+  Reading rebuild(const Value& value, std::string_view function, const std::vector<const Value*>& arguments) {
     if (!function.starts_with("torch._utils._rebuild_tensor")) return {};
     const bool has_dtype = function.ends_with("_v3");
     if (arguments.size() < (has_dtype ? 7u : 4u))
@@ -211,7 +256,8 @@ class StateDictReader {
     const Value& type = has_dtype ? *arguments[6] : *id[1];
     const auto dtype =
         has_dtype ? find(torch_dtypes, type.is(Kind::global) ? type.text : "") : find(storages, type.text);
-    if (!dtype) pickle_->fail(type, "a dtype that Kaon has");
+    if (!dtype && type.is(Kind::global)) return {{}, &type, "a dtype that Kaon has"};
+    if (!dtype) pickle_->fail(type, "the dtype of a tensor");
 
     if (!arguments[1]->is(Kind::integer) || arguments[1]->integer < 0) pickle_->fail(*arguments[1], "an offset");
     const Shape shape = numbers(*arguments[2], "a size"), strides = numbers(*arguments[3], "a stride");
@@ -221,7 +267,7 @@ class StateDictReader {
     const NDArray base = base_of(*id[2]);
     const size_t element = size_of(*dtype);
     const int64_t offset = arguments[1]->integer, there = base.size() / int64_t(element);
-    if (shape.size() == 0) return NDArray::empty(shape, *dtype, cpu());
+    if (shape.size() == 0) return {NDArray::empty(shape, *dtype, cpu())};
     int64_t last = offset;
     for (int i = 0; i < shape.ndim(); ++i) {
       int64_t way;
@@ -235,7 +281,7 @@ class StateDictReader {
     }
     const NDArray array = array_of(value, base, offset, shape, strides, *dtype, bytes);
     const size_t place = has_dtype ? 7 : 6;
-    return arguments.size() > place && is_negated(*arguments[place]) ? nd.negative(array) : array;
+    return {arguments.size() > place && is_negated(*arguments[place]) ? nd.negative(array) : array};
   }
 
   // What a tensor's metadata say: PyTorch may keep the negative of its elements (`neg`), as in x.conj().imag.
@@ -334,14 +380,14 @@ class StateDictReader {
   bool is_swapped_ = false;
   const Pickle* pickle_ = nullptr;
   std::map<std::string, NDArray> bases_;
-  std::unordered_map<const Value*, NDArray> tensors_;
+  std::unordered_map<const Value*, Reading> tensors_;
   std::unordered_set<std::string> names_;
-  NamedArrays arrays_;
+  Contents read_;
   uint64_t copies_left_, visits_left_ = 0;
   int nesting_ = 0;
 };
 
-NamedArrays read_torch(const FileBytes& file) {
+Contents read_torch(const FileBytes& file) {
   const std::string_view bytes = file.view();
   // the number that files before 1.6 begin with, as a pickle
   if (bytes.starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")) {
@@ -351,6 +397,16 @@ NamedArrays read_torch(const FileBytes& file) {
   return StateDictReader(file, read_zip(file)).run();
 }
 
+[[noreturn]] void fail(const std::string& source, const LeftOut& l) {
+  throw IoError(fmt::format("{}: at byte {}: {}expected {}, found {}", source, l.offset,
+                            l.name.empty() ? "" : fmt::format("'{}': ", l.name), l.expected, l.found));
+}
+
+NamedArrays some_of(Contents contents) {
+  if (contents.arrays.empty() && !contents.left_out.empty()) fail(contents.source, contents.left_out[0]);
+  return std::move(contents.arrays);
+}
+
 }  // namespace
 }  // namespace kaon::interchange
 
@@ -358,9 +414,23 @@ namespace kaon::torch_files {
 
 using namespace interchange;
 
-NamedArrays load(const std::filesystem::path& file) { return read_torch(FileBytes::map(file)); }
+NamedArrays load(const std::filesystem::path& file) { return some_of(contents(file)); }
 NamedArrays load_from_bytes(std::string_view bytes, const std::string& source) {
+  return some_of(contents_from_bytes(bytes, source));
+}
+Contents contents(const std::filesystem::path& file) { return read_torch(FileBytes::map(file)); }
+Contents contents_from_bytes(std::string_view bytes, const std::string& source) {
   return read_torch(FileBytes::copy_of(bytes, source));
+}
+
+NDArray Contents::at(std::string_view name) const {
+  for (const auto& [own, array] : arrays) {
+    if (own == name) return array;
+  }
+  for (const LeftOut& l : left_out) {
+    if (l.name == name) fail(source, l);
+  }
+  throw ValueError(fmt::format("[torch_files] {} has no tensor '{}'", source, name));
 }
 
 }  // namespace kaon::torch_files

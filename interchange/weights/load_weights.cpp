@@ -265,7 +265,16 @@ WeightReport load_weights(const Block& net, const NamedArrays& tensors, const We
 
 WeightReport load_weights(const Block& net, const std::filesystem::path& file, const WeightOptions& options) {
   Chosen chosen = choose(net, load_tensors(file), options);  // and the list of them goes
-  return finish(std::move(chosen), options, true);
+  const bool has_all = chosen.report.missing.empty() || options.allow_missing;
+  try {
+    return finish(std::move(chosen), options, true);
+  } catch (const Error& e) {
+    if (has_all) throw;
+    // what the file has and load_tensors() leaves out may be what is missing
+    const auto as_it_is = [](const std::string& text) { return text; };
+    std::rethrow_exception(
+        e.with_context(line("that the file has and that are not read", summarize_file(file).problems, as_it_is)));
+  }
 }
 
 }  // namespace kaon::gluon

@@ -70,6 +70,12 @@ TEST_CASE("interchange page: weights into nets", "[docs]") {
     CHECK(report.matched.size() == 10);
   }
   {
+    const torch_files::Contents checkpoint = torch_files::contents("checkpoint.pt");
+    NDArray weight = checkpoint.at("state_dict.0.weight");  // IoError, with byte and reason, where it was left out
+    for (const torch_files::LeftOut& l : checkpoint.left_out) fmt::print("{}: found {}\n", l.name, l.found);
+    CHECK(weight.shape() == Shape(4, 3, 3, 3));
+  }
+  {
     const gluon::WeightOptions rules{
         .rename = {{"^encoder\\.block\\.(\\d+)\\.", "layers.$1."}},  // regular expressions, in order
         .gates = {{".*lstm.*", "iofg", "ifgo"}},                     // ONNX's order of gates into Kaon's

@@ -114,8 +114,41 @@ def write_torch(folder):
             return os.system, ('touch kaon_was_here',)
 
     torch.save({'a': torch.ones(2), 'b': Evil()}, path('evil.pt'))
+    write_checkpoints(torch, path)
     with open(path('evil.states'), 'wb') as f:
         pickle.dump(({0: Evil()}, None), f)
+
+
+def write_checkpoints(torch, path):
+    """Of training: weights, and what loops keep beside them."""
+    import argparse
+    import collections
+    import datetime
+    import functools
+    import pathlib
+
+    import numpy as np
+
+    net = torch.nn.Linear(3, 2)
+    with torch.no_grad():
+        net.weight.copy_(torch.from_numpy(numbers((2, 3), 'float32')))
+        net.bias.copy_(torch.from_numpy(numbers((2,), 'float32')))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.0)  # the weights stay
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    history = collections.defaultdict(list)
+    history['loss'] += [np.float64(0.5), np.float32(0.25), np.float64(0.125)]
+    history['images'].append(torch.ones(2))
+    tree = {
+        'args': argparse.Namespace(lr=0.1, out=pathlib.PurePosixPath('/out'), weights=torch.ones(2)),
+        'net': net.state_dict(), 'optimizer': optimizer.state_dict(), 'history': history,
+        'path': pathlib.PurePosixPath('/out'), 'when': datetime.datetime(2026, 1, 2), 'array': np.arange(3),
+        'bytes': b'bytes', 'complex': 1j, 'partial': functools.partial(int, base=2), 'loss': torch.nn.MSELoss(),
+        'f8': torch.ones(3).to(torch.float8_e4m3fn), 'c64': torch.nn.Parameter(torch.ones(2, dtype=torch.complex64)),
+        'sparse': torch.eye(2).to_sparse(), 'keys': {None: 1, (1, 2): 'a', 2.5: torch.ones(2)},
+    }
+    torch.save(tree, path('checkpoint.pt'))
+    torch.save(tree, path('checkpoint4.pt'), pickle_protocol=4)
 
 
 def write_mxnet(folder):

@@ -60,6 +60,16 @@ TEST_CASE("load_weights: PyTorch's state dict gives PyTorch's outputs", "[interc
   require_close(again(x), y, 1e-4, 1e-5);
 }
 
+TEST_CASE("load_weights: what a checkpoint has beside its tensors is said where a tensor is missing", "[interchange]") {
+  const fs::path file = foreign_file("checkpoint.pt");
+  nn::HybridSequential net(nn::Dense(2, {.in_units = 3}));
+  const gluon::WeightOptions rules{.rename = {{"^net\\.", "0."}}, .ignore_extra = true};
+  CHECK(gluon::load_weights(net, file, rules).matched.size() == 2);
+  CHECK_THROWS_WITH(gluon::load_weights(net, file, {.rename = {{"^f8$", "0.weight"}}, .ignore_extra = true}),
+                    Contains("that the file has and that are not read") && Contains("the tensor 'f8' at byte") &&
+                        Contains("float8_e4m3fn"));
+}
+
 TEST_CASE("load_weights: kernels of channels last are turned by a rule", "[interchange]") {
   const NamedArrays file = torch_files::load(foreign_file("net.pt"));
   const NDArray x = find(file, "x");

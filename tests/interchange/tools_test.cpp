@@ -43,8 +43,16 @@ TEST_CASE("tools: kaon-info says what is in each kind of file", "[interchange]")
   CHECK_THAT(run("info", quoted(foreign_file("legacy.pt"))).text, Contains("before 1.6"));
   CHECK_THAT(run("info", quoted(foreign_file("complex.npy"))).text, Contains("<c8") && Contains("no such dtype"));
   const Ran evil = run("info", quoted(foreign_file("evil.pt")));
-  CHECK(evil.status == 1);
+  CHECK(evil.status == 0);
   CHECK_THAT(evil.text, Contains("only running code could make"));
+
+  const Ran checkpoint = run("info", quoted(foreign_file("checkpoint.pt")));
+  CHECK(checkpoint.status == 0);
+  CHECK_THAT(checkpoint.text, Contains("net.weight") && Contains("not supported: the value 'args' at byte") &&
+                                  Contains("'argparse.Namespace', which only running code could make") &&
+                                  Contains("the value 'history.loss.0'") && Contains("and 2 more of this kind") &&
+                                  Contains("the tensor 'f8' at byte") &&
+                                  Contains("a dtype that Kaon has, found 'torch.float8_e4m3fn'"));
 
   const Exported e;
   const Ran net =
@@ -76,6 +84,14 @@ TEST_CASE("tools: kaon-convert keeps what converts, casts and renames", "[interc
                                    "--only '^state_dict' --strip-prefix state_dict. --rename '^([0-9])=layer$1' "
                                    "--add-prefix m. --dtype bfloat16 --metadata format=pt");
   CHECK(find(some, "m.layer0.weight").dtype() == DType::bfloat16);
+  // what is not read of a checkpoint is said, and a tensor among it refused where it is asked for
+  CHECK(convert(foreign_file("checkpoint.pt"), "net.npz", "--only '^net[.]'").size() == 2);
+  const std::string checkpoint = quoted(foreign_file("checkpoint.pt")) + " " + quoted(folder / "c.npz");
+  CHECK_THAT(run("convert", checkpoint + " --only '^(net|path)'").text,
+             Contains("2 tensors") && Contains("left out: path (an object of 'pathlib"));
+  const Ran refused = run("convert", checkpoint);
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.text, Contains("at byte") && Contains("'f8'") && Contains("float8_e4m3fn"));
   CHECK(find(some, "m.layer1.num_batches_tracked").dtype() == DType::int64);
   CHECK(safetensors::load(folder / "some.safetensors").metadata.at("format") == "pt");
 

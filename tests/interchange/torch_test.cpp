@@ -63,6 +63,44 @@ TEST_CASE("torch: a tensor that PyTorch keeps as the negative of its elements", 
   CHECK(file[2].second.asvector<float>() == std::vector<float>{1.5f, -2.5f, 4.5f, 0});
 }
 
+TEST_CASE("torch: tensors of a checkpoint are read beside values that are left out", "[interchange]") {
+  for (const char* name : {"checkpoint.pt", "checkpoint4.pt"}) {
+    INFO(name);
+    const torch_files::Contents file = torch_files::contents(foreign_file(name));
+    CHECK(same_bytes(file.at("net.weight"), foreign_array({2, 3}, DType::float32)));
+    CHECK(same_bytes(file.at("net.bias"), foreign_array({2}, DType::float32)));
+    CHECK(file.at("optimizer.state.0.exp_avg").shape() == Shape(2, 3));
+    CHECK(file.at("history.images.0").asvector<float>() == std::vector<float>{1, 1});
+    struct Row {
+      const char *name, *found;
+      bool is_tensor;
+    };
+    const Row rows[] = {{"args", "an object of 'argparse.Namespace'", false},
+                        {"history.loss.1", "multiarray.scalar'", false},
+                        {"path", "an object of 'pathlib", false},
+                        {"when", "an object of 'datetime.datetime'", false},
+                        {"array", "multiarray._reconstruct'", false},
+                        {"partial", "an object of 'functools.partial'", false},
+                        {"loss", "an object of 'torch.nn.modules.loss.MSELoss'", false},
+                        {"f8", "expected a dtype that Kaon has, found 'torch.float8_e4m3fn'", true},
+                        {"c64", "expected a dtype that Kaon has, found 'torch.ComplexFloatStorage'", true},
+                        {"sparse", "an object of 'torch._utils._rebuild_sparse_tensor'", true},
+                        {"keys.(the number 2.5)", "a text or an integer as a key, found the number 2.5", true}};
+    for (const Row& row : rows) {
+      INFO(row.name);
+      CHECK_THAT(refusal([&] { file.at(row.name); }), Contains(row.found) && Contains("at byte") && Contains(name));
+      bool is_tensor = !row.is_tensor;
+      for (const torch_files::LeftOut& l : file.left_out) {
+        if (l.name == row.name) is_tensor = l.is_tensor;
+      }
+      CHECK(is_tensor == row.is_tensor);
+    }
+    CHECK(file.left_out.size() == std::size(rows) + 2);  // three numbers of a loss
+    CHECK_THROWS_AS(file.at("none"), ValueError);
+    CHECK(torch_files::load(foreign_file(name)).size() == file.arrays.size());
+  }
+}
+
 TEST_CASE("torch: what is no state dict is refused by name", "[interchange]") {
   CHECK_THAT(refusal([] { torch_files::load(foreign_file("legacy.pt")); }), Contains("PyTorch's format before 1.6"));
   CHECK_THAT(refusal([] { torch_files::load(foreign_file("script.pt")); }), Contains("TorchScript"));
@@ -76,10 +114,14 @@ TEST_CASE("torch: what is no state dict is refused by name", "[interchange]") {
 }
 
 TEST_CASE("torch: a pickle that calls code is refused by name, and nothing is called", "[interchange]") {
-  const std::string error = refusal([] { torch_files::load(foreign_file("evil.pt")); });
-  CHECK_THAT(error, Contains("system', which only running code could make") && Contains("at byte"));
+  const torch_files::Contents evil = torch_files::contents(foreign_file("evil.pt"));
+  CHECK(evil.arrays.size() == 1);
+  CHECK(evil.at("a").asvector<float>() == std::vector<float>{1, 1});
+  const std::string error = refusal([&] { evil.at("b"); });
+  CHECK_THAT(error, Contains("evil.pt: at byte") && Contains("'b'") &&
+                        Contains("system', which only running code could make"));
   CHECK_FALSE(fs::exists("kaon_was_here"));
-  const std::string call = "(" + text("id") + "tR.";
+  const std::string call = "(" + text("id") + "tR.";  // nothing else is in the file
   for (const char* name :
        {"os\nsystem\n", "builtins\neval\n", "builtins\n__import__\n", "torch\nload\n", "torch.hub\nload\n",
         "torch\nFloatStorage.__class__\n", "\nx\n", "a b\nc\n", "torch._utils\n__builtins__\n"}) {
@@ -113,6 +155,8 @@ TEST_CASE("torch: hostile pickles are refused, with the place", "[interchange]")
       {start + "X\xff\xff\xff\x7f.", "a text (2147483647 bytes), found only"},
       {start + "\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "a text (18446744073709551615 bytes)"},
       {start + "\x8b\xff\xff\xff\xff.", "an integer (4294967295 bytes)"},
+      {start + "\x95" + std::string(7, '\0') + "\x80}.",
+       "a frame within the 2 bytes that are left, found 9223372036854775808"},
       {start + "NNR.", "a class or function to call, found None"},
       {start + "ccollections\nOrderedDict\nNR.", "a tuple of arguments, found None"},
       {start + "NNb.", "an object for a state"},
@@ -127,9 +171,6 @@ TEST_CASE("torch: hostile pickles are refused, with the place", "[interchange]")
       {start + "}" + text("a") + "ctorch._utils\n_rebuild_tensor_v2\n(NNNNtRs.", "a reference to a storage"},
       {start + "}" + text("a") + "ctorch._utils\n_rebuild_tensor_v2\n(NtRs.", "storage, offset, size and stride"},
       {start + "}" + text("a") + "ctorch._utils\n_rebuild_parameter\n(NtRs.", "the tensor of a parameter, found None"},
-      {start + "}N"
-               "Ns.",
-       "a text or an integer as a key, found None"},
       // a list inside of itself, and a tree of 2^40 leaves
       {start + "]q\x01h\x01"
                "a.",

@@ -7,10 +7,12 @@
 #include "kaon/engine/error.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx/convert/call.h"
+#include "kaon/interchange/onnx/format/structure.h"
 
 namespace kaon::onnx::convert {
 
 using format::Attribute;
+using format::describe;
 using format::Function;
 using format::Graph;
 using format::Node;
@@ -38,13 +40,6 @@ void add_reads(const Node& node, std::unordered_set<std::string>& to, std::vecto
       for (const auto& output : graph->outputs) add(output.name);
     }
   }
-}
-
-std::string describe(const Node& node) {
-  const std::string type = (node.domain.empty() ? "" : node.domain + ".") + node.op_type;
-  const std::string called = node.name.empty() ? "" : fmt::format("'{}' ", node.name);
-  const auto made = std::find_if(node.outputs.begin(), node.outputs.end(), [](const auto& o) { return !o.empty(); });
-  return fmt::format("{}({}) that makes '{}'", called, type, made == node.outputs.end() ? "" : *made);
 }
 
 // The attributes of a function's node, with those that it takes from the call.
