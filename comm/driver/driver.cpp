@@ -177,7 +177,9 @@ void Driver::ready(uint64_t place, Entry entry) {
   {
     std::unique_lock lock(mutex_);
     if (failure_.empty()) {
-      const bool may_begin = entry.body->call.kind == Kind::all_reduce && !entry.body->call.on_gpus;
+      const Call& call = entry.body->call;
+      const bool may_begin = call.kind == Kind::all_reduce && !call.on_gpus &&
+                             call.count * int64_t(size_of(call.dtype)) <= most_bytes_here;
       ready_.emplace(place, entry);
       if (place == next_ && may_begin && !running_ && sends_.empty()) return begin_here(lock);
       if (place == next_) wake_.notify_one();
@@ -224,16 +226,20 @@ void Driver::complete(OpNode& op, std::exception_ptr failure) {
 void Driver::fail(const std::string& text) noexcept {
   std::vector<std::pair<OpNode*, Kind>> ending;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (!failure_.empty()) return;
     failure_ = text;
+    wake_.notify_all();
+    // One that is pending is ended by the thread that looks after it, unless MPI does not let go of that thread either.
+    drained_.wait_for(lock, std::chrono::milliseconds(500), [&] { return !running_ || !is_pending_; });
     for (auto& [place, entry] : ready_) ending.emplace_back(entry.op, entry.body->call.kind);
     ready_.clear();
-    // The thread stays inside a call that may never end, and keeps its arrays. One that is pending is ended by the
-    // thread that looks after it.
-    if (running_ && !is_pending_) {
+    // The thread stays inside a call that may never end, and keeps its arrays.
+    if (running_) {
       ending.emplace_back(std::exchange(running_, nullptr), running_call_.kind);
+      if (handed_) abandon(*handed_);
       handed_.reset();
+      is_pending_ = false;
     }
     for (Send& s : sends_) {
       OpBody<Collective>::get(*s.op).in->retain();  // for ever: MPI may still read it
@@ -340,7 +346,7 @@ void Driver::loop() {
     }
     if (running.pending) {
       is_pending_ = true;
-      wait(running, lock);
+      if (!wait(running, lock)) return abandon(running);  // fail() has ended it
     }
     end(running, lock);
   }

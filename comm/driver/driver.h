@@ -95,8 +95,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
     }
   }
   bool look(Running& running, std::chrono::microseconds patience, bool again);
+  static constexpr int64_t most_bytes_here = 1 << 20;
   void begin_here(std::unique_lock<std::mutex>& lock);
-  void wait(Running& running, std::unique_lock<std::mutex>& lock);
+  bool wait(Running& running, std::unique_lock<std::mutex>& lock);
   void run(Running& running);
   void give_up(Running& running);
   static void abandon(Running& running);

@@ -27,9 +27,8 @@ bool Driver::look(Running& running, std::chrono::microseconds patience, bool aga
   return has_ended || running.failure;
 }
 
-// Begins the next call on this thread, one of the engine's, and looks at a short one for as long as waking the
-// communicator's thread and sending the array take. That thread goes on with long ones, and where another rank comes
-// later.
+// Begins the next call on this thread, one of the engine's, and looks at it for as long as waking the communicator's
+// thread and sending the array take. That thread goes on where another rank comes later.
 void Driver::begin_here(std::unique_lock<std::mutex>& lock) {
   Running running = take();
   is_pending_ = true;
@@ -37,10 +36,9 @@ void Driver::begin_here(std::unique_lock<std::mutex>& lock) {
   bool has_ended = false;
   attempt(running, [&] { running.pending = group_->begin(running.call); });
   const int64_t kilobytes = running.call.count * int64_t(size_of(running.call.dtype)) / 1024;
-  constexpr int64_t most_kilobytes = 1024;
-  if (running.pending)
-    has_ended = look(running, std::chrono::microseconds(kilobytes <= most_kilobytes ? 20 + kilobytes : 0), false);
+  if (running.pending) has_ended = look(running, std::chrono::microseconds(20 + kilobytes), false);
   lock.lock();
+  if (running_ != running.op) return abandon(running);  // fail() has ended it
   if (has_ended || running.failure || !failure_.empty()) {
     if (!has_ended && !running.failure) give_up(running);
     end(running, lock);
@@ -67,10 +65,10 @@ void Driver::abandon(Running& running) {
   }
 }
 
-// Until the pending call has ended, or the communicator has failed. Rests between looks, since the core may be that of
-// a thread that computes: one that has rested gets the core again as soon as it wakes, one that always looks, or
-// yields, has to wait for its turn.
-void Driver::wait(Running& running, std::unique_lock<std::mutex>& lock) {
+// Until the pending call has ended, or the communicator has failed. False: fail() has ended it. Rests between looks,
+// since the core may be that of a thread that computes: one that has rested gets the core again as soon as it wakes,
+// one that always looks, or yields, has to wait for its turn.
+bool Driver::wait(Running& running, std::unique_lock<std::mutex>& lock) {
   constexpr std::chrono::microseconds none(0), short_time(5), long_time(100), rest(50);
   // Within a machine the next piece comes soon after one that has come.
   const auto after_a_step = local_size_ == size_ ? long_time : short_time;
@@ -82,8 +80,9 @@ void Driver::wait(Running& running, std::unique_lock<std::mutex>& lock) {
     patience = running.pending->progress() == before ? short_time : after_a_step;
     if (!has_ended && !is_last) std::this_thread::sleep_for(rest);
     lock.lock();
-    if (has_ended) return;
-    if (is_last) return give_up(running);
+    if (running_ != running.op) return false;
+    if (has_ended) return true;
+    if (is_last) return give_up(running), true;
     if (!sends_.empty()) poll_sends(lock);
   }
 }
