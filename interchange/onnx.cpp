@@ -18,6 +18,7 @@
 #include "kaon/interchange/onnx/convert/call.h"
 #include "kaon/interchange/onnx/convert/expansion.h"
 #include "kaon/interchange/onnx/convert/opsets.h"
+#include "kaon/interchange/onnx/format/structure.h"
 
 namespace kaon::onnx {
 
@@ -141,7 +142,10 @@ Block::Block(const std::filesystem::path& file, const LoadOptions& options)
   convert::check_expansion(s.model, file.string());
   const block::Roles roles = block::roles_of(s.model.graph.nodes);
   std::unordered_set<std::string_view> taken;
-  for (const format::Tensor& t : s.model.graph.initializers) taken.insert(t.name);
+  for (const format::Tensor& t : s.model.graph.initializers) {
+    if (taken.insert(t.name).second) continue;
+    throw ValueError(fmt::format("[onnx] {}: two initializers are named '{}'", file.string(), t.name));
+  }
   for (const format::ValueInfo& info : s.model.graph.inputs) taken.insert(info.name);
   block::OwnMemory memory;
   for (const format::Tensor& t : s.model.graph.initializers) {
@@ -196,7 +200,12 @@ std::vector<ValueInfo> Block::outputs() const {
 
 Summary Block::summary() const {
   const format::Model& m = state_->model;
-  Summary s{.ir_version = m.ir_version, .opsets = m.opsets, .producer = m.producer, .operators = {}, .unsupported = {}};
+  Summary s{.ir_version = m.ir_version,
+            .opsets = m.opsets,
+            .producer = m.producer,
+            .operators = {},
+            .unsupported = {},
+            .faults = format::find_faults(m)};
   count_operators(m.graph.nodes, m, s);
   for (const format::Function& f : m.functions) count_operators(f.nodes, m, s);
   for (const format::Tensor& t : m.graph.initializers) s.parameters += t.size();
@@ -368,7 +377,7 @@ std::vector<Symbol> Block::compose_on(const std::vector<Symbol>& inputs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorMeta meta{inputs[i].shape(), inputs[i].dtype()};  // the trace holds for these
     check_input(s.inputs[i], meta);
-    forms.push_back({.arrays = {meta}});
+    forms.push_back({.arrays = {meta}, .strings = {}, .strings_shape = {}});
   }
   convert::Conversion conversion(s.model, s.parameters, s.constants, s.turned, s.kept);
   const std::unique_ptr<Program> program = conversion.convert(forms, nullptr);

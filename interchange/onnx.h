@@ -60,6 +60,7 @@ struct Summary {
   std::string producer;
   std::map<std::string, int> operators;  // "Conv", "com.microsoft.Gelu": how many nodes, in functions and graphs too
   std::vector<std::string> unsupported;  // those of them that cannot run
+  std::vector<std::string> faults;       // values that are made by no node, by several, or too late
   int64_t parameters = 0;                // elements of all initializers
 };
 

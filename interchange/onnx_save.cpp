@@ -1,5 +1,6 @@
 // Programs of Symbols as ONNX models.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
@@ -15,6 +16,7 @@
 #include "kaon/interchange/onnx/export/external.h"
 #include "kaon/interchange/onnx/export/whole_program.h"
 #include "kaon/interchange/onnx/format/reads.h"
+#include "kaon/interchange/onnx/format/structure.h"
 #include "kaon/interchange/onnx/sizes/any_size.h"
 
 namespace kaon::onnx {
@@ -348,6 +350,9 @@ void save(const Block& block, const std::filesystem::path& path, const SaveOptio
     throw ValueError(
         "[onnx] a loaded model is written with the names of its own dimensions: specialize() gives a program that is "
         "written with others");
+  }
+  if (const std::vector<std::string> faults = format::find_faults(state.model); !faults.empty()) {
+    throw ValueError(fmt::format("[onnx] the loaded model is no model: {}", fmt::join(faults, "; ")));
   }
   format::Model model = state.model;
   if (!options.shapes.empty()) state.fix_shapes(model.graph, options.shapes);

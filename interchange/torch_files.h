@@ -16,7 +16,7 @@ namespace torch_files {
 // The tensors of a file of torch.save (1.6 and later): of a state dict by its names; of dicts, lists and tuples inside
 // of each other, as checkpoints are, by their keys joined with dots ("model.fc.weight"). Numbers, texts and None beside
 // them are passed over. Tensors of dtypes that Kaon has, of any strides; those that share a storage share memory here
-// too. They lie in the mapped file, as those of safetensors::load() do; only those whose elements are not one after
+// too. They are stored in the mapped file, as those of safetensors::load() are; only those not stored one element after
 // another are copied. The pickle is read as data, and nothing is called: left out is what a class or function would
 // have to make that is not one of a state dict's, as an argparse.Namespace beside the weights, with all that it holds,
 // and so are sparse and quantized tensors, tensors of dtypes that Kaon lacks, and those below a key that is neither a

@@ -67,7 +67,12 @@ void convert_net(const Options& o, Target target) {
   if (model.is_onnx && target == Target::onnx) {  // its own graph, for these shapes where some are given
     onnx::SaveOptions own = options;
     if (!o.shapes.empty()) own.shapes = shapes;
-    onnx::save(onnx::load(o.in), o.out, own);
+    try {
+      onnx::save(onnx::load(o.in), o.out, own);
+    } catch (const Error& e) {
+      if (std::string_view(e.what()).find(o.in) != std::string_view::npos) throw;
+      std::rethrow_exception(e.with_context(fmt::format(" (in {})", o.in)));
+    }
     fmt::print("wrote {}\n", o.out);
     return;
   }
@@ -216,8 +221,10 @@ void convert_tensors(const Options& o, FileKind kind, Target target) {
   uint64_t bytes = 0;
   for (const auto& [name, array] : converted) bytes += uint64_t(array.size()) * size_of(array.dtype());
   fmt::print("wrote {}: {} tensors, {}\n", o.out, converted.size(), tools::size_text(bytes));
-  for (const std::string& other : others) fmt::print("left out: {}\n", other);
-  if (!empty.empty()) fmt::print("left out, as they hold no array: {}\n", fmt::join(empty, ", "));
+  for (const std::string& other : others) fmt::print("left out: {}\n", tools::printable(other));
+  if (!empty.empty()) {
+    fmt::print("left out, as they hold no array: {}\n", tools::printable(fmt::format("{}", fmt::join(empty, ", "))));
+  }
 }
 
 // What each kind is written as; all else is refused.

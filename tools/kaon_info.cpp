@@ -55,6 +55,21 @@ void print_names(const char* what, const std::vector<std::string>& names) {
   if (names.size() > 20) fmt::print("  ... {} more\n", names.size() - 20);
 }
 
+// The same with texts for a terminal.
+FileSummary printable(FileSummary summary) {
+  using tools::printable;
+  for (TensorSummary& t : summary.tensors) t.name = printable(t.name), t.dtype = printable(t.dtype);
+  for (auto* names : {&summary.inputs, &summary.outputs, &summary.problems}) {
+    for (std::string& name : *names) name = printable(name);
+  }
+  std::map<std::string, std::string> metadata;
+  for (const auto& [key, text] : summary.metadata) metadata[printable(key)] = printable(text);
+  std::map<std::string, int64_t> operators;
+  for (const auto& [name, count] : summary.operators) operators[printable(name)] += count;
+  summary.metadata = std::move(metadata), summary.operators = std::move(operators);
+  return summary;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -80,7 +95,7 @@ int main(int argc, char** argv) {
       throw ValueError(fmt::format("--plot: expected a name ending in .svg or .dot, got '{}'", plot));
     }
     if (!plot.empty()) tools::check_folder(plot);
-    const FileSummary summary = summarize_file(file);
+    const FileSummary summary = printable(summarize_file(file));
     fmt::print("{}: {}, {}\n", file, name_of(summary.kind), tools::size_text(summary.bytes));
     for (const auto& [key, text] : summary.metadata) fmt::print("  {}: {}\n", key, text);
     print_names(summary.kind == FileKind::onnx ? "inputs" : "inputs and parameters", summary.inputs);
@@ -115,7 +130,7 @@ int main(int argc, char** argv) {
         }
       }
     }
-    if (!shapes.empty()) fmt::print("{}", print_summary(program, known));
+    if (!shapes.empty()) fmt::print("{}", tools::printable(print_summary(program, known), true));
     if (!plot.empty()) fmt::print("wrote {}\n", plot_network(program, plot, {.shapes = known, .title = file}).string());
   });
 }

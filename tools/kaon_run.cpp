@@ -174,7 +174,7 @@ int main(int argc, char** argv) {
     }
     if (!output.empty()) save_tensors(output, named);
     for (const auto& [name, array] : named) {
-      fmt::print("{} {} {}\n", name, array.shape().str(), to_string(array.dtype()));
+      fmt::print("{} {} {}\n", tools::printable(name), array.shape().str(), to_string(array.dtype()));
       if (output.empty()) fmt::print("{}\n", to_string(array));
     }
   });

@@ -39,7 +39,7 @@ int run_tool(CLI::App& app, int argc, char** argv, const std::function<void()>& 
     run();
     if (std::fflush(stdout) != 0) throw IoError(fmt::format("cannot write the output: {}", std::strerror(errno)));
   } catch (const std::exception& e) {
-    fmt::print(stderr, "{}: {}\n", app.get_name(), e.what());
+    fmt::print(stderr, "{}: {}\n", app.get_name(), printable(e.what(), true));
     return 1;
   }
   return 0;
@@ -290,6 +290,24 @@ std::string size_text(uint64_t bytes) {
   auto n = double(bytes);
   for (; n >= 1000 && unit < 4; n /= 1000) ++unit;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", n, units[unit]);
+}
+
+std::string printable(std::string_view text, bool has_lines) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = uint8_t(text[i]);
+    const bool is_second = c == 0xc2 && i + 1 < text.size() && (uint8_t(text[i + 1]) & 0xe0) == 0x80;  // U+0080 to 9f
+    if (is_second) {
+      shown += fmt::format("\\x{:02x}", uint8_t(text[++i]));
+    } else if (c == '\n' || c == '\t') {
+      shown += has_lines ? std::string(1, char(c)) : c == '\n' ? "\\n" : "\\t";
+    } else if (c < 32 || c == 127) {
+      shown += fmt::format("\\x{:02x}", c);
+    } else {
+      shown += char(c);
+    }
+  }
+  return shown;
 }
 
 std::string plain_name(const std::string& name) {

@@ -56,6 +56,8 @@ std::pair<std::string, std::string> parse_pair(const std::string& text, std::str
 DType parse_dtype(const std::string& text, std::string_view option);
 // "1.5 MB"
 std::string size_text(uint64_t bytes);
+// A text of a file for a terminal: control characters as \n, \t or \x1b. `has_lines`: those of its own lines stay.
+std::string printable(std::string_view text, bool has_lines = false);
 // A name without what MXNet's files put before it, "arg:" or "aux:".
 std::string plain_name(const std::string& name);
 

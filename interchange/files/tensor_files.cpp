@@ -239,6 +239,7 @@ void add_onnx(FileSummary& summary, const fs::path& file) {
   const onnx::Summary model = net.summary();
   for (const auto& [name, count] : model.operators) summary.operators[name] = count;
   for (const std::string& name : model.unsupported) summary.problems.push_back(fmt::format("the operator {}", name));
+  for (const std::string& fault : model.faults) summary.problems.push_back(fault);
   summary.metadata["IR version"] = fmt::format("{}", model.ir_version);
   if (!model.producer.empty()) summary.metadata["producer"] = model.producer;
   for (const auto& [domain, version] : model.opsets) {
@@ -258,10 +259,12 @@ FileSummary summarize_file(const fs::path& file) {
     case FileKind::safetensors_index:
     case FileKind::safetensors: add_safetensors(summary, file); break;
     case FileKind::npy: {
-      const npy::Header header = npy::read_header(file);
-      const bool is_known = npy_dtype(header.dtype).has_value();
+      const FileBytes bytes = FileBytes::map(file);
+      const npy::Header header = read_npy_header(bytes, 0, bytes.size());
+      const auto type = npy_dtype(header.dtype);
+      if (type) expect_npy_bytes(bytes, 0, bytes.size(), header, type->dtype);
       summary.tensors.push_back({file.stem().string(), header.dtype, header.shape.str(), summary.bytes - header.offset,
-                                 is_known ? "" : "Kaon has no such dtype"});
+                                 type ? "" : "Kaon has no such dtype"});
       break;
     }
     case FileKind::torch: add_torch(summary, file); break;

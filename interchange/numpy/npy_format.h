@@ -19,6 +19,8 @@ std::optional<NpyDType> npy_dtype(std::string_view text);
 
 // Reads the header in [at, end). Throws IoError.
 npy::Header read_npy_header(const FileBytes& file, uint64_t at, uint64_t end);
+// The bytes of the elements. Throws IoError where those that the header in [at, end) announces are not all that follow.
+uint64_t expect_npy_bytes(const FileBytes& file, uint64_t at, uint64_t end, const npy::Header& header, DType dtype);
 // The array in [at, end), whose bytes must be all of them. Throws IoError.
 NDArray read_npy(const FileBytes& file, uint64_t at, uint64_t end);
 // Calls `sink` with the header and the elements, as they are when all writes pushed before have run. Blocks until it

@@ -176,6 +176,13 @@ npy::Header read_npy_header(const FileBytes& file, uint64_t at, uint64_t end) {
   return header;
 }
 
+uint64_t expect_npy_bytes(const FileBytes& file, uint64_t at, uint64_t end, const npy::Header& header, DType dtype) {
+  const uint64_t bytes = bytes_of(file, at, header.shape, dtype), there = end - header.offset;
+  if (bytes == there) return bytes;
+  file.fail(header.offset, fmt::format("{} bytes for shape {} of {}", bytes, header.shape.str(), name_of(dtype)),
+            fmt::format("{}", there));
+}
+
 NDArray read_npy(const FileBytes& file, uint64_t at, uint64_t end) {
   const npy::Header header = read_npy_header(file, at, end);
   const auto type = npy_dtype(header.dtype);
@@ -183,11 +190,7 @@ NDArray read_npy(const FileBytes& file, uint64_t at, uint64_t end) {
     file.fail(at, "an array of numbers that Kaon has", fmt::format("'{}', {}", header.dtype, meaning_of(header.dtype)));
   }
   const Shape& shape = header.shape;
-  const uint64_t bytes = bytes_of(file, at, shape, type->dtype);
-  if (bytes != end - header.offset) {
-    file.fail(header.offset, fmt::format("{} bytes for shape {} of {}", bytes, shape.str(), name_of(type->dtype)),
-              fmt::format("{}", end - header.offset));
-  }
+  const uint64_t bytes = expect_npy_bytes(file, at, end, header, type->dtype);
   const bool is_transposed = header.fortran_order && shape.ndim() > 1;
   if (!is_transposed && !type->is_swapped) return file.array(header.offset, shape, type->dtype, "the array");
   const NDArray array = NDArray::empty(shape, type->dtype, cpu());

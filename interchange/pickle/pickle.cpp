@@ -218,7 +218,11 @@ class Pickle::Machine {
           fail("protocol 2 to 5", fmt::format("{}", p));
         }
         return;
-      case FRAME: in_.number<uint64_t>("the length of a frame"); return;
+      case FRAME:
+        if (const auto bytes = in_.number<uint64_t>("the length of a frame"); bytes > in_.remaining()) {
+          fail(fmt::format("a frame within the {} bytes that are left", in_.remaining()), fmt::format("{}", bytes));
+        }
+        return;
       case MARK: marks_.push_back(stack_.size()); return;
       case POP:
         if (stack_.size() == floor() && !marks_.empty()) {

@@ -37,17 +37,15 @@ TEST_CASE("push_task: 1,000 operations wait for timers on one worker", "[engine]
       ++ended;
     });
   }
-  auto start = Clock::now();
   gate.open();
-  REQUIRE(becomes_true([&] { return begun == 1000; }));
-  bool free = false;  // the worker has nothing to do meanwhile
+  REQUIRE(becomes_true([&] { return begun == 1000; }));  // one after the other they would take 50 s
+  bool free = false;                                     // the worker has nothing to do meanwhile
   Var v;
   engine.push({write(v)}, [&](RunContext&) { free = true; });
   engine.wait(v);
   CHECK(free);
   engine.wait_all();
   CHECK(ended == 1000);
-  CHECK(Clock::now() - start < 10s);  // one after the other they would take 50
   CHECK(engine.stats().completed == 1002);
 }
 

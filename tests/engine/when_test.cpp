@@ -263,8 +263,8 @@ TEST_CASE("when_any: the winner's failure is thrown, a loser's is not; no task i
       tasks.push_back(fail_after(b, 6, ended));
       return when_any(std::move(tasks));
     };
-    CHECK(code_of(race(1ms, 20ms)) == 5);
-    CHECK(code_of(race(20ms, 1ms)) == 6);
+    CHECK(code_of(race(1ms, 200ms)) == 5);
+    CHECK(code_of(race(200ms, 1ms)) == 6);
     CHECK(becomes_true([&] { return ended == 4; }));
     auto none = []() -> Task<void> {
       std::vector<Task<int>> tasks;

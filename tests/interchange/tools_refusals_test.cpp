@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "kaon/interchange/onnx.h"
+#include "kaon/interchange/safetensors.h"
 #include "kaon/interchange/tensor_files.h"
 #include "kaon/tests/interchange/onnx/models.h"
 #include "kaon/tests/interchange/tools_support.h"
@@ -73,6 +74,70 @@ TEST_CASE("tools: kaon-info refuses what is no file of a kind that it knows", "[
     CHECK(ran.status == 1);
     CHECK_THAT(ran.text, Contains(file.string()) && (Contains("at byte") || Contains("offset") || Contains("line 1")));
   }
+}
+
+TEST_CASE("tools: kaon-info refuses an npy file whose header does not say how long it is", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "x.npy";
+  npy::save(file, nd.ones({3, 4}));
+  std::ifstream in(file, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const auto written = [&](const std::string& shape, size_t less) {
+    std::string changed = bytes;
+    const std::string text = shape + ", }";  // over the spaces behind it
+    changed.replace(changed.find("(3, 4)"), text.size(), text);
+    std::ofstream(file, std::ios::binary) << changed.substr(0, changed.size() - less);
+    return quoted(file);
+  };
+  CHECK(run("info", written("(3, 4)", 0)).status == 0);
+  check_refused("info", written("(3, 4)", 1), {"48 bytes for shape (3, 4) of float32, found 47"});
+  check_refused("info", written("(9999, 99999)", 0), {"bytes for shape (9999, 99999) of float32, found 48"});
+}
+
+TEST_CASE("tools: control characters of names are printed as text", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "x.safetensors";
+  safetensors::save(file, {{"a\x1b[31m\nb\x7f\u009bc", nd.ones({2})}}, {.metadata = {{"k\t", "v\x07"}}});
+  const Ran ran = run("info", quoted(file));
+  CHECK(ran.status == 0);
+  CHECK_THAT(ran.text, Contains("a\\x1b[31m\\nb\\x7f\\x9bc") && Contains("k\\t: v\\x07"));
+  CHECK(ran.text.find('\x1b') == std::string::npos);
+  check_refused("convert", quoted(file) + " " + quoted(folder / "x.npz") + " --only '^\x1b'", {"\\x1b"});
+}
+
+TEST_CASE("tools: a model whose values are not each made once, and in order, is not written", "[interchange]") {
+  using onnx::format::ElementType;
+  const ScratchFolder folder;
+  const std::string in = quoted(folder / "in.onnx"), out = quoted(folder / "out.onnx");
+  const auto check = [&](const std::function<void(onnx::format::Model&)>& change, const std::string& fault) {
+    onnx::format::Model m = onnx_model(17);
+    m.graph.inputs = {onnx_info("x", ElementType::float32, {2})};
+    m.graph.outputs = {onnx_info("y", ElementType::float32, {2})};
+    m.graph.initializers = {onnx_tensor<float>("w", {2}, ElementType::float32, {1, 2})};
+    m.graph.nodes = {onnx_node("Mul", {"x", "w"}, {"p"}), onnx_node("Neg", {"p"}, {"y"})};
+    change(m);
+    std::ofstream(folder / "in.onnx", std::ios::binary) << onnx::format::write_model(m);
+    if (fault.empty()) {
+      CHECK(run("convert", in + " " + out).status == 0);
+      return;
+    }
+    check_refused("convert", in + " " + out, {fault, "in.onnx"});
+    if (fault.starts_with("two initializers")) return check_refused("info", in, {fault, "in.onnx"});  // not even loaded
+    const Ran info = run("info", in);
+    CHECK(info.status == 0);
+    CHECK_THAT(info.text, Contains("not supported: " + fault));
+  };
+  check([](auto&) {}, "");
+  check([](auto& m) { m.graph.inputs.push_back(onnx_info("w", ElementType::float32, {2})); }, "");  // a default
+  check([](auto& m) { m.graph.nodes[0].inputs[1] = "y"; },
+        "the input 'y' of (Mul) that makes 'p' is made by no node before, only by (Neg) that makes 'y'");
+  check([](auto& m) { m.graph.nodes[0].inputs[1] = "v"; }, "the input 'v' of (Mul) that makes 'p' is made by no node");
+  check([](auto& m) { m.graph.nodes.push_back(onnx_node("Abs", {"x"}, {"p"})); },
+        "the value 'p' is made more than once, by (Abs) that makes 'p' as well");
+  check([](auto& m) { m.graph.nodes[0].outputs[0] = "w"; }, "the value 'w' is made more than once");
+  check([](auto& m) { m.graph.initializers.push_back(m.graph.initializers[0]); }, "two initializers are named 'w'");
+  check([](auto& m) { m.graph.inputs.push_back(m.graph.inputs[0]); }, "two inputs are named 'x'");
+  check([](auto& m) { m.graph.nodes.pop_back(); }, "no node makes the output 'y'");
 }
 
 TEST_CASE("tools: kaon-run gives arrays to inputs by place, name or entry", "[interchange]") {

@@ -155,6 +155,8 @@ TEST_CASE("torch: hostile pickles are refused, with the place", "[interchange]")
       {start + "X\xff\xff\xff\x7f.", "a text (2147483647 bytes), found only"},
       {start + "\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "a text (18446744073709551615 bytes)"},
       {start + "\x8b\xff\xff\xff\xff.", "an integer (4294967295 bytes)"},
+      {start + "\x95" + std::string(7, '\0') + "\x80}.",
+       "a frame within the 2 bytes that are left, found 9223372036854775808"},
       {start + "NNR.", "a class or function to call, found None"},
       {start + "ccollections\nOrderedDict\nNR.", "a tuple of arguments, found None"},
       {start + "NNb.", "an object for a state"},

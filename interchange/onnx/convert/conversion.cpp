@@ -8,10 +8,12 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx/convert/call.h"
 #include "kaon/interchange/onnx/format/reads.h"
+#include "kaon/interchange/onnx/format/structure.h"
 
 namespace kaon::onnx::convert {
 
 using format::Attribute;
+using format::describe;
 using format::Function;
 using format::Graph;
 using format::Node;
@@ -26,13 +28,6 @@ const Value* Scope::find(const std::string& name) const {
 namespace {
 
 constexpr int kMaxDepth = 64;  // of functions and graphs inside one another
-
-std::string describe(const Node& node) {
-  const std::string type = (node.domain.empty() ? "" : node.domain + ".") + node.op_type;
-  const std::string called = node.name.empty() ? "" : fmt::format("'{}' ", node.name);
-  const auto made = std::find_if(node.outputs.begin(), node.outputs.end(), [](const auto& o) { return !o.empty(); });
-  return fmt::format("{}({}) that makes '{}'", called, type, made == node.outputs.end() ? "" : *made);
-}
 
 // The attributes of a function's node, with those that it takes from the call.
 std::vector<Attribute> resolved(const std::vector<Attribute>& attributes, const Node& call, const Function& function);

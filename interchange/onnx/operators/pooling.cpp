@@ -13,6 +13,18 @@ namespace kaon::onnx::convert {
 
 namespace {
 
+// Padding of a whole window would leave it without an element, whose largest and mean do not exist.
+Windows pool_windows(const Call& c) {
+  Windows w = windows_of(c, c.shape(), c.integers("kernel_shape"));
+  for (int i = 0; i < w.axes(); ++i) {
+    const int64_t before = w.before[size_t(i)], after = w.after[size_t(i)];
+    if (std::max(before, after) < w.extent(i)) continue;
+    c.fail(fmt::format("padding must be smaller than the kernel's {} elements, got {} before and {} after on axis {}",
+                       w.extent(i), before, after, i + 2));
+  }
+  return w;
+}
+
 // Whether Kaon's own padding and number of windows are these.
 bool is_direct(const Windows& w) {
   for (int i = 0; i < w.axes(); ++i) {
@@ -83,7 +95,7 @@ Symbol places(const Symbol& in_padded, const Windows& w, const Shape& x, const s
 }
 
 void max_pool(Call& c) {
-  const Windows w = windows_of(c, c.shape(), c.integers("kernel_shape"));
+  const Windows w = pool_windows(c);
   const DType dtype = c.dtype();
   const Symbol x = cast(c.x(), is_floating(dtype) ? dtype : DType::float32);
   if (!c.wants(1)) {
@@ -104,7 +116,7 @@ void max_pool(Call& c) {
 }
 
 void average_pool(Call& c) {
-  const Windows w = windows_of(c, c.shape(), c.integers("kernel_shape"));
+  const Windows w = pool_windows(c);
   const bool counts_padding = c.integer("count_include_pad", 0) != 0;
   if (is_direct(w)) {
     op::Pooling op = pooling_of(w, PoolType::avg);
@@ -137,7 +149,7 @@ Symbol power(const Symbol& x, double p) { return p == 1 ? x : p == 2 ? sym.squar
 Symbol root(const Symbol& x, double p) { return p == 1 ? x : p == 2 ? sym.sqrt(x) : sym.power(x, 1 / p); }
 
 void lp_pool(Call& c) {
-  const Windows w = windows_of(c, c.shape(), c.integers("kernel_shape"));
+  const Windows w = pool_windows(c);
   const double p = double(c.integer("p", 2));
   c.set(root(pool(power(sym.abs(c.x()), p), w, PoolType::sum, 0), p));
 }

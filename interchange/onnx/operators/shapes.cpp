@@ -1,8 +1,9 @@
 // Shapes, and values that the model or a shape says: all of these are constants of the conversion.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "kaon/interchange/onnx/convert/families.h"
 #include "kaon/interchange/onnx/operators/helpers.h"
@@ -91,6 +92,9 @@ void reshape(Call& c) {
     }
   }
   for (int i = 0; i < c.rank(); ++i) left *= is_copied[size_t(i)] ? 1 : c.shape()[i];
+  if (unknown >= 0 && zero_is_zero && known == 0) {
+    c.fail(fmt::format("with allowzero, dimensions of 0 leave that of -1 open: {}", fmt::join(given, ", ")));
+  }
   if (unknown >= 0) dims[size_t(unknown)] = known == 0 ? 0 : left / known;
   c.set_like(c.input(0), reshaped(c.x(), as_shape(dims)));
 }

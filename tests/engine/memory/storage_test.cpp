@@ -346,20 +346,25 @@ TEST_CASE("users row 14: operations that lack memory at the same time do not wai
   Engine engine({.threads = 2});
   constexpr size_t mib = size_t(1) << 20;
   LimitGuard limit(Storage::cpu().stats().live + 4 * mib);
-  std::vector<IntrusivePtr<Buffer>> wanted;
-  std::atomic<int> begun{0};
-  const auto start = Clock::now();
-  for (int i = 0; i < 2; ++i) {
-    wanted.emplace_back(new Buffer(8 * mib, cpu(), engine));
-    engine.push({write(wanted.back()->var)}, [c = wanted.back(), &begun](RunContext&) {
-      ++begun;
-      while (begun < 2) cpu_pause();
-      c->ensure();
-    });
+  auto shortest = Clock::duration::max();
+  for (int round = 0; round < 5 && shortest >= 500ms; ++round) {  // the machine may be busy
+    std::vector<IntrusivePtr<Buffer>> wanted;
+    std::atomic<int> begun{0};
+    const uint64_t completed = engine.stats().completed;
+    const auto start = Clock::now();
+    for (int i = 0; i < 2; ++i) {
+      wanted.emplace_back(new Buffer(8 * mib, cpu(), engine));
+      engine.push({write(wanted.back()->var)}, [c = wanted.back(), &begun](RunContext&) {
+        ++begun;
+        while (begun < 2) cpu_pause();
+        c->ensure();
+      });
+    }
+    REQUIRE(becomes_true([&] { return engine.stats().completed == completed + 2; }));  // this thread does not help
+    shortest = std::min(shortest, Clock::now() - start);
+    for (auto& c : wanted) CHECK_THROWS_WITH(engine.wait(c->var), Contains("requested " + std::to_string(8 * mib)));
   }
-  REQUIRE(becomes_true([&] { return engine.stats().completed == 2; }));  // this thread does not help
-  CHECK(Clock::now() - start < 500ms);                                   // the deadline is a second
-  for (auto& c : wanted) CHECK_THROWS_WITH(engine.wait(c->var), Contains("requested " + std::to_string(8 * mib)));
+  CHECK(shortest < 500ms);  // the deadline is a second
 }
 
 }  // namespace storage_test

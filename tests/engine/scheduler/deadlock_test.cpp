@@ -45,10 +45,8 @@ void push_cycle(Engine& engine, Var& a, Var& b) {
 TEST_CASE("users row 39: a wait for an operation that needs this one's result is told so", "[engine]") {
   at_thread_counts([](Engine& engine) {
     Var a, b;
-    auto start = Clock::now();
     push_cycle(engine, a, b);
     CHECK_THROWS_AS(engine.wait(a), WouldDeadlock);
-    CHECK(Clock::now() - start < (sanitized ? 10s : 3s));
     CHECK_THROWS_WITH(engine.wait(a), Contains("[circular]") && Contains("deadlock_test.cpp"));
     CHECK_THROWS_AS(engine.wait(b), WouldDeadlock);  // inherited
     CHECK_NOTHROW(engine.wait_all());
@@ -270,13 +268,11 @@ TEST_CASE("users row 39: whatever way an operation waits for what needs its end,
         if (!is_tried(engine, way)) continue;
         INFO((is_task ? "coroutine, way " : "function, way ") << int(way));
         Cell own(engine), behind(engine);
-        auto start = Clock::now();
         push_behind(engine, own.var(), [&] {
           push_waiting(engine, own.var(), behind, way, is_task);
           engine.push({read(own.var()), write(behind.var())}, [](RunContext&) {});
         });
         CHECK_THROWS_AS(engine.wait(own.var()), WouldDeadlock);
-        CHECK(Clock::now() - start < (sanitized ? 10s : 2s));
         CHECK_THROWS_WITH(engine.wait(own.var()), Contains("[waiting]") && Contains("deadlock_test.cpp"));
         CHECK_THROWS_AS(engine.wait(behind.var()), WouldDeadlock);  // inherited
         CHECK_NOTHROW(engine.wait_all());

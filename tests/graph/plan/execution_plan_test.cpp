@@ -416,7 +416,6 @@ TEST_CASE("users row 6: a plan of ten operators whose sixth fails releases twent
     NDArray before = bad;
     for (int i = 0; i < 5; ++i) before = nd.tanh(before + 1);
     CHECK(same_bits(failed[0], before));  // what was computed before the sixth is whole
-    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
     CHECK_THROWS_WITH(failed[1].wait_to_read(), Contains("in node sixth (_test_fails_on_nan)") &&
                                                     Contains("computing (1000,) float32 from (1000,)") &&
                                                     Contains("execution_plan_test.cpp:" + std::to_string(line)));

@@ -12,6 +12,7 @@
 #include "kaon/interchange/safetensors.h"
 #include "kaon/kaon.h"
 #include "kaon/tests/interchange/onnx/models.h"
+#include "kaon/tests/interchange/onnx/one_node.h"
 #include "kaon/tests/support/files.h"
 
 namespace onnx_refusals_test {
@@ -144,6 +145,29 @@ TEST_CASE("onnx refusals: parts and pads that do not fit their axis", "[intercha
   CHECK(run("Pad", {0, -1, 0, -2}, 1) == Shape(2, 1));
   CHECK_THROWS_WITH(run("Pad", {0, -5, 0, 3}, 1), Contains("pads of -5 and 3 cut more than the 4 elements of axis 1"));
   CHECK_THROWS_WITH(run("Pad", {0, -3, 0, -2}, 1), Contains("cut more than"));
+}
+
+TEST_CASE("onnx refusals: windows that hold padding alone, and a dimension that nothing determines", "[interchange]") {
+  const auto pooled = [&](const char* op, const std::vector<int64_t>& pads) {
+    const OneNode one("", op, {{"x", ElementType::float32}}, 1,
+                      {integers("kernel_shape", {2, 3}), integers("pads", pads)});
+    return one.load().forward({nd.ones({1, 1, 4, 4})})[0].shape();
+  };
+  for (const char* op : {"MaxPool", "AveragePool", "LpPool"}) {
+    CHECK(pooled(op, {1, 2, 1, 2}) == Shape(1, 1, 5, 6));
+    CHECK_THROWS_WITH(pooled(op, {0, 3, 0, 0}),
+                      Contains("smaller than the kernel's 3 elements, got 3 before and 0 after "
+                               "on axis 3"));
+    CHECK_THROWS_WITH(pooled(op, {0, 0, 2, 0}), Contains("2 elements, got 0 before and 2 after on axis 2"));
+  }
+  const auto reshaped = [&](const std::vector<int64_t>& to) {
+    const OneNode one("", "Reshape", {{"x", ElementType::float32}, {"to", ElementType::int64}}, 1,
+                      {integer("allowzero", 1)}, {tensor<int64_t>("to", ElementType::int64, {int64_t(to.size())}, to)});
+    return one.load().forward({nd.zeros({0, 3})})[0].shape();
+  };
+  CHECK(reshaped({3, 0}) == Shape(3, 0));
+  CHECK(reshaped({3, -1}) == Shape(3, 0));
+  CHECK_THROWS_WITH(reshaped({0, -1}), Contains("dimensions of 0 leave that of -1 open: 0, -1"));
 }
 
 TEST_CASE("onnx refusals: functions that expand without end", "[interchange]") {
