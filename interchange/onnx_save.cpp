@@ -15,6 +15,7 @@
 #include "kaon/interchange/onnx/block/state.h"
 #include "kaon/interchange/onnx/export/external.h"
 #include "kaon/interchange/onnx/export/whole_program.h"
+#include "kaon/interchange/onnx/format/reads.h"
 #include "kaon/interchange/onnx/format/structure.h"
 #include "kaon/interchange/onnx/sizes/any_size.h"
 
@@ -22,6 +23,7 @@ namespace kaon::onnx {
 
 using exporting::AnySizes;
 using exporting::Builder;
+using exporting::KnownProgram;
 using exporting::NamedSize;
 using exporting::Program;
 using exporting::SizedGraph;
@@ -85,16 +87,30 @@ Inputs with_sizes(Inputs inputs, const AnySizes& any, const Sizes& sizes) {
 
 SizedGraph write_sized(const Inputs& inputs, const AnySizes& any, const Sizes& sizes, int64_t opset,
                        const ProgramFor& program_for) {
-  return {sizes, write_whole(program_for(with_sizes(inputs, any, sizes)), opset, Builder::Constants::apart)};
+  const Program program = program_for(with_sizes(inputs, any, sizes));
+  return {sizes, write_whole(program, with_known_shapes(program), opset, Builder::Constants::apart)};
 }
 
-// Nothing where the program takes no such inputs.
+// Nothing where the program takes no such inputs. What it takes and cannot be written is an error: the file would say
+// that it takes them.
 std::optional<SizedGraph> try_write(const Inputs& inputs, const AnySizes& any, const Sizes& sizes, int64_t opset,
                                     const ProgramFor& program_for) {
+  Program program;
+  KnownProgram known;
   try {
-    return write_sized(inputs, any, sizes, opset, program_for);
-  } catch (const Error&) {
+    program = program_for(with_sizes(inputs, any, sizes));
+    known = with_known_shapes(program);
+  } catch (const ShapeError&) {
     return std::nullopt;
+  } catch (const ValueError&) {
+    return std::nullopt;
+  } catch (const IndexError&) {
+    return std::nullopt;
+  }
+  try {
+    return SizedGraph{sizes, write_whole(program, known, opset, Builder::Constants::apart)};
+  } catch (const ValueError& e) {
+    std::rethrow_exception(e.with_context(fmt::format("; for {}", any.describe(sizes))));
   }
 }
 
@@ -156,14 +172,18 @@ bool has_runtime_nodes(const format::Graph& graph) {
   });
 }
 
+Builder write_known(const Program& program, int64_t opset) {
+  return write_whole(program, with_known_shapes(program), opset, Builder::Constants::shared);
+}
+
 void write(const Inputs& inputs, const ProgramFor& program_for, const std::filesystem::path& path,
            const SaveOptions& options) {
   const int64_t opset = options.opset == 0 ? kFirstOpset : options.opset;
   if (opset < kFirstOpset || opset > kLastOpset)
     throw ValueError(fmt::format("[onnx] opset {} is not written: {} to {} are", opset, kFirstOpset, kLastOpset));
   const std::vector<NamedSize> names = named_sizes(inputs, options);
-  Builder builder = names.empty() ? write_whole(program_for(inputs), opset, Builder::Constants::shared)
-                                  : write_for_all(inputs, names, opset, program_for);
+  Builder builder =
+      names.empty() ? write_known(program_for(inputs), opset) : write_for_all(inputs, names, opset, program_for);
   format::Model model;
   // The first IR version that has the opset: files that older tools read too.
   model.ir_version = opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : 11;
@@ -202,22 +222,14 @@ void forget_places(format::Graph& graph) {
   forget_places(graph.nodes);
 }
 
-void add_read(const format::Graph& graph, std::set<std::string>& names) {
-  for (const format::ValueInfo& v : graph.outputs) names.insert(v.name);
-  for (const format::Node& n : graph.nodes) {
-    names.insert(n.inputs.begin(), n.inputs.end());
-    for (const format::Attribute& a : n.attributes) {
-      for (const auto& g : a.graphs) add_read(*g, names);
-    }
-  }
-}
-
 // Normalisations of a model that was exported for training predict by the running statistics, as the loaded one does;
 // unless the model reads the statistics of the batch.
 template <class Parameters>
 void predict_by_statistics(format::Graph& graph, const Parameters& parameters) {
   std::set<std::string> read;
-  add_read(graph, read);
+  const auto add = [&](const std::string& name) { read.insert(name); };
+  for (const format::ValueInfo& v : graph.outputs) add(v.name);
+  for (const format::Node& n : graph.nodes) format::for_each_read(n, add);
   for (format::Node& n : graph.nodes) {
     if (n.op_type != "BatchNormalization" || !n.domain.empty() || n.inputs.size() < 5 || n.outputs.empty()) continue;
     if (!parameters.contains(n.inputs[3]) || !parameters.contains(n.inputs[4])) continue;

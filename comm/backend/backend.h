@@ -2,6 +2,7 @@
 // library of Kaon's that is opened on demand.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +36,8 @@ class Pending {
   virtual ~Pending() = default;
   // Does what can be done at once, and says whether the call has ended. Throws CommError.
   virtual bool has_ended() = 0;
+  // A number that has changed when something has been done since the last look.
+  virtual uint64_t progress() const { return 0; }
 };
 
 // The ranks of one communicator. Thread safety: one thread at a time. Every function throws CommError with the
@@ -46,10 +49,8 @@ class Group {
   virtual int size() const = 0;
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
-  // Begins a call that needs no thread: a send, and what is so short that a thread would take longer. Null for others.
+  // Begins a call, of any kind but split. One at a time, apart from sends. Does not block.
   virtual std::unique_ptr<Pending> begin(const Call& call) = 0;
-  // Runs one of these others. Blocks until it has ended here.
-  virtual void run(const Call& call) = 0;
   // Blocks. Null where color is negative.
   virtual std::unique_ptr<Group> split(int color, int key) = 0;
   // Each rank's text, by rank. Blocks.

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include <algorithm>
 #include <csignal>
@@ -174,9 +177,11 @@ void Driver::ready(uint64_t place, Entry entry) {
   {
     std::unique_lock lock(mutex_);
     if (failure_.empty()) {
-      const bool may_be_short = entry.body->call.kind == Kind::all_reduce && !entry.body->call.on_gpus;
+      const Call& call = entry.body->call;
+      const bool may_begin = call.kind == Kind::all_reduce && !call.on_gpus &&
+                             call.count * int64_t(size_of(call.dtype)) <= most_bytes_here;
       ready_.emplace(place, entry);
-      if (place == next_ && may_be_short && !running_ && sends_.empty()) return run_short(lock);
+      if (place == next_ && may_begin && !running_ && sends_.empty()) return begin_here(lock);
       if (place == next_) wake_.notify_one();
       return;
     }
@@ -221,16 +226,20 @@ void Driver::complete(OpNode& op, std::exception_ptr failure) {
 void Driver::fail(const std::string& text) noexcept {
   std::vector<std::pair<OpNode*, Kind>> ending;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (!failure_.empty()) return;
     failure_ = text;
+    wake_.notify_all();
+    // One that is pending is ended by the thread that looks after it, unless MPI does not let go of that thread either.
+    drained_.wait_for(lock, std::chrono::milliseconds(500), [&] { return !running_ || !is_pending_; });
     for (auto& [place, entry] : ready_) ending.emplace_back(entry.op, entry.body->call.kind);
     ready_.clear();
-    // The thread stays inside a call that may never end, and keeps its arrays. One that is pending is ended by the
-    // thread that looks after it.
-    if (running_ && !is_pending_) {
+    // The thread stays inside a call that may never end, and keeps its arrays.
+    if (running_) {
       ending.emplace_back(std::exchange(running_, nullptr), running_call_.kind);
+      if (handed_) abandon(*handed_);
       handed_.reset();
+      is_pending_ = false;
     }
     for (Send& s : sends_) {
       OpBody<Collective>::get(*s.op).in->retain();  // for ever: MPI may still read it
@@ -268,65 +277,6 @@ Driver::Running Driver::take() {
   return running;
 }
 
-template <class F>
-void Driver::attempt(Running& running, F&& f) {
-  try {
-    f();
-  } catch (const std::exception&) {
-    running.failure = std::current_exception();
-    running.why = failure_text(running.place, running.call, running.failure);
-  }
-}
-
-// Whether the pending call has ended, or failed, within this time.
-bool Driver::look(Running& running, std::chrono::microseconds patience) {
-  bool has_ended = false;
-  attempt(running, [&] {
-    const auto last = std::chrono::steady_clock::now() + patience;
-    do {
-      has_ended = running.pending->has_ended();
-    } while (!has_ended && std::chrono::steady_clock::now() < last);
-  });
-  return has_ended || running.failure;
-}
-
-// Begins the next call on this thread, one of the engine's, and looks at it for as long as waking the communicator's
-// thread and sending the array take. That thread goes on where another rank comes later.
-void Driver::run_short(std::unique_lock<std::mutex>& lock) {
-  Running running = take();
-  is_pending_ = true;
-  lock.unlock();
-  bool has_ended = false;
-  attempt(running, [&] { running.pending = group_->begin(running.call); });
-  const int64_t kilobytes = running.call.count * int64_t(size_of(running.call.dtype)) / 1024;
-  if (running.pending) has_ended = look(running, std::chrono::microseconds(20 + kilobytes));
-  lock.lock();
-  if (has_ended || running.failure || !failure_.empty()) {
-    if (!has_ended && !running.failure) give_up(running);
-    end(running, lock);
-    if (is_due() || ends_ || !failure_.empty()) wake_.notify_one();
-    return;
-  }
-  is_pending_ = bool(running.pending);
-  handed_ = std::move(running);
-  wake_.notify_one();
-}
-
-// The communicator has failed before the call has ended.
-void Driver::give_up(Running& running) {
-  running.failure = std::make_exception_ptr(CommError(fmt::format("[{}] {}", name_of(running.call.kind), failure_)));
-  abandon(running);
-}
-
-// MPI may use the memory of a call that nobody looks at any more: it is kept for ever.
-void Driver::abandon(Running& running) {
-  if (!running.pending) return;
-  (void)running.pending.release();
-  for (const auto& array : {running.in, running.out}) {
-    if (array) array->retain();
-  }
-}
-
 // Completes the running call.
 void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
   if (running.failure) abandon(running);
@@ -341,6 +291,9 @@ void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
 }
 
 void Driver::loop() {
+#ifdef __linux__
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds by which a rest may be longer; 50 us by default
+#endif
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!is_due()) {
@@ -393,22 +346,13 @@ void Driver::loop() {
     }
     if (running.pending) {
       is_pending_ = true;
-      for (bool has_ended = false; !has_ended;) {
-        const bool is_last = !failure_.empty();  // what has come in time counts
-        lock.unlock();
-        has_ended = look(running, std::chrono::microseconds(is_last ? 0 : 50));
-        lock.lock();
-        if (is_last && !has_ended) {
-          give_up(running);
-          break;
-        }
-      }
+      if (!wait(running, lock)) return abandon(running);  // fail() has ended it
     }
     end(running, lock);
   }
 }
 
-// On the communicator's thread. Blocks, but for a call that is pending then.
+// On the communicator's thread. Blocks in a split alone.
 void Driver::run(Running& running) {
   const Call& call = running.call;
   if (call.on_gpus) {
@@ -421,7 +365,6 @@ void Driver::run(Running& running) {
     }
   } else {
     running.pending = group_->begin(call);
-    if (!running.pending) group_->run(call);
   }
   if (call.kind == Kind::barrier || call.kind == Kind::split) std::memset(call.out, 0, running.out->bytes());
 }

@@ -84,10 +84,20 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void loop();
   bool is_due() const { return handed_ || (!running_ && ready_.count(next_) != 0); }
   Running take();
+  // Notes in the call what f() throws.
   template <class F>
-  void attempt(Running& running, F&& f);
-  bool look(Running& running, std::chrono::microseconds patience);
-  void run_short(std::unique_lock<std::mutex>& lock);
+  void attempt(Running& running, F&& f) {
+    try {
+      f();
+    } catch (const std::exception&) {
+      running.failure = std::current_exception();
+      running.why = failure_text(running.place, running.call, running.failure);
+    }
+  }
+  bool look(Running& running, std::chrono::microseconds patience, bool again);
+  static constexpr int64_t most_bytes_here = 1 << 20;
+  void begin_here(std::unique_lock<std::mutex>& lock);
+  bool wait(Running& running, std::unique_lock<std::mutex>& lock);
   void run(Running& running);
   void give_up(Running& running);
   static void abandon(Running& running);

@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
+#include "kaon/comm/mpi/check.h"
+#include "kaon/comm/mpi/ring.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/ops/half.h"
 
 namespace kaon::comm {
@@ -19,14 +22,6 @@ namespace {
 // MPI counts in int: longer arrays go in pieces.
 constexpr int64_t most_elements = int64_t(1) << 30;
 constexpr int exchange_tag = 1;  // sends have 0
-
-void check(int code, const char* what) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw CommError(fmt::format("[{}] MPI: {}", what, std::string_view(text, size_t(length))));
-}
 
 MPI_Datatype type_of(DType dtype) {
   switch (dtype) {
@@ -97,17 +92,48 @@ const Operations& operations() {
   return *all;
 }
 
-class MpiSending final : public Pending {
+// What MPI does by itself once it has been asked to.
+class Requests final : public Pending, public engine::Pooled {
  public:
-  explicit MpiSending(std::vector<MPI_Request> requests) : requests_(std::move(requests)) {}
+  explicit Requests(const char* name) : name_(name) {}
+  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  // The latest of them receives this number of elements.
+  void expect(int count, MPI_Datatype type, int from) {
+    counts_.resize(requests_.size(), -1);
+    counts_.back() = count;
+    type_ = type;
+    from_ = from;
+  }
   bool has_ended() override {
+    // OpenMPI 4 makes progress with its collectives at every eighth look only.
+    constexpr int looks = 8;
     int done = 0;
-    check(MPI_Testall(int(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "send");
+    statuses_.resize(requests_.size());
+    for (int i = 0; i < looks && !done; ++i) {
+      const int code = MPI_Testall(int(requests_.size()), requests_.data(), &done, statuses_.data());
+      if (code == MPI_SUCCESS) continue;
+      for (const MPI_Status& s : statuses_) {
+        if (code == MPI_ERR_IN_STATUS && s.MPI_ERROR != MPI_ERR_PENDING) check(s.MPI_ERROR, name_);
+      }
+      check(code, name_);
+    }
+    for (size_t i = 0; done && i < counts_.size(); ++i) {
+      int got = 0;
+      if (counts_[i] < 0) continue;
+      check(MPI_Get_count(&statuses_[i], type_, &got), name_);
+      if (got != counts_[i])
+        throw CommError(fmt::format("[{}] expected {} elements from rank {}, got {}", name_, counts_[i], from_, got));
+    }
     return done != 0;
   }
 
  private:
-  std::vector<MPI_Request> requests_;
+  const char* const name_;
+  engine::PooledVector<MPI_Request> requests_;
+  engine::PooledVector<MPI_Status> statuses_;
+  engine::PooledVector<int> counts_;  // -1: not one that receives
+  MPI_Datatype type_ = MPI_BYTE;
+  int from_ = 0;
 };
 
 // What a rank does for a short all_reduce, by recursive doubling: in each step the ranks whose numbers differ in one
@@ -260,88 +286,72 @@ class MpiGroup final : public Group {
   int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
 
-  void run(const Call& c) override {
+  std::unique_ptr<Pending> begin(const Call& c) override {
     const MPI_Datatype type = type_of(c.dtype);
-    const size_t bytes = size_of(c.dtype);
+    const int64_t bytes = int64_t(size_of(c.dtype));
     switch (c.kind) {
-      case Kind::all_reduce:
-        in_pieces(c.count, [&](int64_t at, int n) {
-          const void* in = c.in == c.out ? MPI_IN_PLACE : byte(c.in, at * int64_t(bytes));
-          check(MPI_Allreduce(in, byte(c.out, at * int64_t(bytes)), n, type, operations().get(c.op, c.dtype), comm_),
-                "all_reduce");
-        });
-        return;
+      case Kind::all_reduce: {
+        const MPI_Op op = operations().get(c.op, c.dtype);
+        if (c.count * bytes <= short_->longest) {
+          return std::unique_ptr<Pending>(new (*short_) ShortAllReduce(c, short_, type, op, comm_, rank_));
+        }
+        // Of many ranks: the way round all of them is long.
+        if (c.count * bytes < least_ring_bytes * size_) {
+          auto sum = std::make_unique<Requests>("all_reduce");
+          const void* in = c.in == c.out ? MPI_IN_PLACE : c.in;
+          check(MPI_Iallreduce(in, c.out, int(c.count), type, op, comm_, sum->add()), "all_reduce");
+          return sum;
+        }
+        return std::make_unique<Ring>(c, parts_, ring_, type, op, comm_, rank_, size_);
+      }
       case Kind::reduce_scatter:
-        if (c.counts) return reduce_to_parts(c);
-        // Pieces of a rank's rows are not beside those of the next one: long arrays rank by rank.
-        if (c.count <= most_elements) {
-          check(MPI_Reduce_scatter_block(c.in, c.out, int(c.count), type, operations().get(c.op, c.dtype), comm_),
-                "reduce_scatter");
-          return;
+      case Kind::all_gather: {
+        if (c.counts) {
+          parts_.assign(c.counts->begin(), c.counts->end());
+        } else {
+          parts_.assign(size_t(size_), c.count);
         }
-        for (int r = 0; r < size_; ++r) {
-          in_pieces(c.count, [&](int64_t at, int n) {
-            check(MPI_Reduce(byte(c.in, (r * c.count + at) * int64_t(bytes)), byte(c.out, at * int64_t(bytes)), n, type,
-                             operations().get(c.op, c.dtype), r, comm_),
-                  "reduce_scatter");
-          });
-        }
-        return;
-      case Kind::all_gather:
-        if (c.counts) return gather_parts(c);
-        if (c.count <= most_elements) {
-          check(MPI_Allgather(c.in, int(c.count), type, c.out, int(c.count), type, comm_), "all_gather");
-          return;
-        }
-        std::memcpy(byte(c.out, rank_ * c.count * int64_t(bytes)), c.in, size_t(c.count) * bytes);
-        for (int r = 0; r < size_; ++r) {
-          in_pieces(c.count, [&](int64_t at, int n) {
-            check(MPI_Bcast(byte(c.out, (r * c.count + at) * int64_t(bytes)), n, type, r, comm_), "all_gather");
-          });
-        }
-        return;
-      case Kind::broadcast:
+        const MPI_Op op = c.kind == Kind::reduce_scatter ? operations().get(c.op, c.dtype) : MPI_OP_NULL;
+        return std::make_unique<Ring>(c, parts_, ring_, type, op, comm_, rank_, size_);
+      }
+      case Kind::broadcast: {
+        auto all = std::make_unique<Requests>("broadcast");
         in_pieces(c.count, [&](int64_t at, int n) {
-          check(MPI_Bcast(byte(c.out, at * int64_t(bytes)), n, type, c.peer, comm_), "broadcast");
+          check(MPI_Ibcast(byte(c.out, at * bytes), n, type, c.peer, comm_, all->add()), "broadcast");
         });
-        return;
-      case Kind::exchange:
+        return all;
+      }
+      case Kind::exchange: {
+        auto both = std::make_unique<Requests>("exchange");
         in_pieces(c.count, [&](int64_t at, int n) {
-          check(MPI_Sendrecv(byte(c.in, at * int64_t(bytes)), n, type, c.peer, exchange_tag,
-                             byte(c.out, at * int64_t(bytes)), n, type, c.peer, exchange_tag, comm_, MPI_STATUS_IGNORE),
-                "exchange");
+          check(MPI_Irecv(byte(c.out, at * bytes), n, type, c.peer, exchange_tag, comm_, both->add()), "exchange");
+          check(MPI_Isend(byte(c.in, at * bytes), n, type, c.peer, exchange_tag, comm_, both->add()), "exchange");
         });
-        return;
-      case Kind::recv:
+        return both;
+      }
+      case Kind::recv: {
+        auto got = std::make_unique<Requests>("recv");
         in_pieces(c.count, [&](int64_t at, int n) {
-          MPI_Status status;
-          check(MPI_Recv(byte(c.out, at * int64_t(bytes)), n, type, c.peer, 0, comm_, &status), "recv");
-          int got = 0;
-          check(MPI_Get_count(&status, type, &got), "recv");
-          if (got != n)
-            throw CommError(fmt::format("[recv] expected {} elements from rank {}, got {}", n, c.peer, got));
+          check(MPI_Irecv(byte(c.out, at * bytes), n, type, c.peer, 0, comm_, got->add()), "recv");
+          got->expect(n, type, c.peer);
         });
-        return;
-      case Kind::barrier: check(MPI_Barrier(comm_), "barrier"); return;
-      case Kind::send:
+        return got;
+      }
+      case Kind::send: {
+        auto sent = std::make_unique<Requests>("send");
+        in_pieces(c.count, [&](int64_t at, int n) {
+          check(MPI_Isend(byte(c.in, at * bytes), n, type, c.peer, 0, comm_, sent->add()), "send");
+        });
+        return sent;
+      }
+      case Kind::barrier: {
+        auto all = std::make_unique<Requests>("barrier");
+        check(MPI_Ibarrier(comm_, all->add()), "barrier");
+        return all;
+      }
       case Kind::split: break;
     }
     throw CommError("[mpi] not a collective");
-  }
-
-  std::unique_ptr<Pending> begin(const Call& c) override {
-    if (c.kind == Kind::all_reduce && c.count * int64_t(size_of(c.dtype)) <= short_->longest) {
-      return std::unique_ptr<Pending>(
-          new (*short_) ShortAllReduce(c, short_, type_of(c.dtype), operations().get(c.op, c.dtype), comm_, rank_));
-    }
-    if (c.kind != Kind::send) return nullptr;
-    std::vector<MPI_Request> requests;
-    in_pieces(c.count, [&](int64_t at, int n) {
-      check(MPI_Isend(byte(c.in, at * int64_t(size_of(c.dtype))), n, type_of(c.dtype), c.peer, 0, comm_,
-                      &requests.emplace_back()),
-            "send");
-    });
-    return std::make_unique<MpiSending>(std::move(requests));
   }
 
   std::unique_ptr<Group> split(int color, int key) override {
@@ -364,47 +374,7 @@ class MpiGroup final : public Group {
   }
 
  private:
-  // Rank by rank where a part is longer than MPI can count.
-  static bool fits(const Call& c) { return c.count <= most_elements; }
-  void reduce_to_parts(const Call& c) {
-    const int64_t bytes = int64_t(size_of(c.dtype));
-    const MPI_Op op = operations().get(c.op, c.dtype);
-    if (fits(c)) {
-      counts_.assign(c.counts->begin(), c.counts->end());
-      check(MPI_Reduce_scatter(c.in, c.out, counts_.data(), type_of(c.dtype), op, comm_), "reduce_scatter");
-      return;
-    }
-    int64_t begin = 0;
-    for (int r = 0; r < size_; ++r) {
-      const int64_t count = (*c.counts)[size_t(r)];
-      in_pieces(count, [&](int64_t at, int n) {
-        void* out = r == rank_ ? byte(c.out, at * bytes) : nullptr;
-        check(MPI_Reduce(byte(c.in, (begin + at) * bytes), out, n, type_of(c.dtype), op, r, comm_), "reduce_scatter");
-      });
-      begin += count;
-    }
-  }
-  void gather_parts(const Call& c) {
-    const int64_t bytes = int64_t(size_of(c.dtype));
-    const MPI_Datatype type = type_of(c.dtype);
-    const auto& counts = *c.counts;
-    const int64_t mine = counts[size_t(rank_)];
-    if (fits(c)) {
-      counts_.assign(counts.begin(), counts.end());
-      begins_.resize(counts.size());
-      std::exclusive_scan(counts_.begin(), counts_.end(), begins_.begin(), 0);
-      check(MPI_Allgatherv(c.in, int(mine), type, c.out, counts_.data(), begins_.data(), type, comm_), "all_gather");
-      return;
-    }
-    int64_t begin = 0;
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_ && mine) std::memcpy(byte(c.out, begin * bytes), c.in, size_t(mine * bytes));
-      in_pieces(counts[size_t(r)], [&](int64_t at, int n) {
-        check(MPI_Bcast(byte(c.out, (begin + at) * bytes), n, type, r, comm_), "all_gather");
-      });
-      begin += counts[size_t(r)];
-    }
-  }
+  static constexpr int64_t least_ring_bytes = 16 << 10;  // a rank
   static const void* byte(const void* p, int64_t at) { return static_cast<const char*>(p) + at; }
   static void* byte(void* p, int64_t at) { return static_cast<char*>(p) + at; }
   // At least once: an array without elements takes part as well.
@@ -421,7 +391,8 @@ class MpiGroup final : public Group {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   std::shared_ptr<ShortSteps> short_;  // of the last one that was begun as well
-  std::vector<int> counts_, begins_;   // by rank, of one call: kept, so that the next one allocates nothing
+  const std::shared_ptr<RingMemory> ring_ = std::make_shared<RingMemory>();
+  std::vector<int64_t> parts_;  // by rank, of one call: kept, so that the next one allocates nothing
 };
 
 class MpiBackend final : public Backend {
@@ -432,8 +403,9 @@ class MpiBackend final : public Backend {
     if (begun) {
       MPI_Query_thread(&provided);
     } else {
-      // A rank that waits gives its core to the one that computes.
-      setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+      // A look at a call that is under way must not give the core away: on Linux, the thread that computes there then
+      // keeps it for milliseconds, in which links are idle. The communicator's thread rests between its looks instead.
+      setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
       // Send in fragments only: OpenMPI's other way over TCP, writes into the receiver's memory, leaves half of a link
       // idle where both ranks send, as in every sum.
       setenv("OMPI_MCA_btl_tcp_flags", "1", 0);

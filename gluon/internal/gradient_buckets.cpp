@@ -208,7 +208,8 @@ void GradientBuckets::build() {
     size_t bytes = 0, end = i;
     for (; end < reversed.size() && reversed[end].dtype() == dtype; ++end) {
       const size_t size = size_t(reversed[end].shape().size()) * size_of(dtype);
-      if (end > i && bytes + size > limit) break;
+      // One that is half full takes no more: it would wait for a gradient that is computed later.
+      if (end > i && (bytes + size > limit || bytes >= limit / 2)) break;
       bytes += (size + alignment - 1) / alignment * alignment;
     }
     Bucket& bucket = buckets_.emplace_back();

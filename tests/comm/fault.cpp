@@ -73,6 +73,8 @@ int main(int, char** argv) {
       sum.wait_to_read();
     } else if (kind == "shape" && rank == 1) {
       world.all_reduce(ones(101)).wait_to_read();
+    } else if (kind == "long_shape") {
+      world.all_reduce(ones(rank == 1 ? 1'000'000 : 1'100'000)).wait_to_read();
     } else if (kind == "order" && rank == 1) {
       world.broadcast(ones(100), 0);
       world.barrier().wait_to_read();

@@ -127,6 +127,50 @@ TEST_CASE("comm: reduce_scatter and all_gather of parts that differ by rank") {
   CHECK_THROWS_AS(world().all_gather(part, rows), ValueError);
 }
 
+TEST_CASE("comm: long arrays, of more pieces than are under way at a time") {
+  const int size = world().size(), rank = world().rank();
+  // The last one is longer than all that may be under way, and no whole number of pieces or elements a rank.
+  for (const int64_t n : {17'001, 100'003, 1'500'001}) {
+    for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::uint8}) {
+      CAPTURE(n, name_of(dtype));
+      const NDArray x = values(rank, n, dtype), before = x.copy();
+      const NDArray expected = NDArray::from(reduced(n, comm::Reduce::sum, size).data(), size_t(n), Shape(n), dtype);
+      CHECK(nd.array_equal(world().all_reduce(x), expected).asscalar<bool>());
+      CHECK(nd.array_equal(x, before).asscalar<bool>());
+      world().all_reduce_in_place(x);
+      CHECK(nd.array_equal(x, expected).asscalar<bool>());
+    }
+  }
+}
+
+TEST_CASE("comm: long sums have the same bits on every rank, and in every run") {
+  const int64_t n = 300'007;
+  const NDArray x = nd.random_normal({n}) * (world().rank() + 1);
+  const NDArray sum = world().all_reduce(x);
+  CHECK(nd.array_equal(world().all_reduce(x), sum).asscalar<bool>());
+  const NDArray all = world().all_gather(sum.reshape({1, n}));
+  for (int r = 0; r < world().size(); ++r) CHECK(nd.array_equal(all[r], sum).asscalar<bool>());
+}
+
+TEST_CASE("comm: long parts that differ by rank, one of them empty") {
+  const int size = world().size(), rank = world().rank();
+  std::vector<int64_t> rows;
+  int64_t total = 0, before = 0;
+  for (int r = 0; r < size; ++r) {
+    rows.push_back(r == 1 ? 0 : 40'003 * (r + 1));
+    if (r < rank) before += rows.back();
+    total += rows.back();
+  }
+  const int64_t mine = rows[size_t(rank)];
+  const NDArray x = values(rank, 3 * total, DType::float32).reshape({total, 3}), kept = x.copy();
+  const NDArray sums = nd.array(reduced(3 * total, comm::Reduce::sum, size), {total, 3});
+  const NDArray part = world().reduce_scatter(x, rows);
+  CHECK(part.shape() == Shape(mine, 3));
+  if (mine > 0) CHECK(nd.array_equal(part, sums.slice(before, before + mine)).asscalar<bool>());
+  CHECK(nd.array_equal(x, kept).asscalar<bool>());
+  CHECK(nd.array_equal(world().all_gather(part, rows), sums).asscalar<bool>());
+}
+
 TEST_CASE("comm: two ranks that send large arrays to each other, and a ring") {
   const int size = world().size(), rank = world().rank();
   if (size < 2) return;

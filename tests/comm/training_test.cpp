@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "checks.h"
+#include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/kvstore/kvstore.h"
 
 namespace training_test {
@@ -11,6 +12,18 @@ using namespace kaon::gluon;
 using Catch::Matchers::Contains;
 
 using namespace kaon::ranks_test;
+
+TEST_CASE("comm: a bucket that is half full does not wait for gradients of the layer before") {
+  nn::HybridSequential net(nn::Dense(2048, {.in_units = 2048}), nn::Dense(2048, {.in_units = 2048}));
+  net.initialize(init::Zero());
+  std::vector<Parameter> all;
+  for (const Parameter& p : net.collect_params()) all.push_back(p);
+  REQUIRE(all.size() == 4);
+  detail::GradientBuckets buckets(comm::mpi(), {}, all);
+  buckets.prepare();
+  // weight, bias, weight, bias: the last bias is the first bucket, since the weight does not fit in it
+  CHECK(buckets.buckets_of(all) == std::vector<uint32_t>{2, 2, 1, 0});
+}
 
 TEST_CASE("comm training: every optimizer, in all three modes, as one process with the whole batch") {
   for (const auto& [name, rule] : all_optimizers()) {

@@ -7,6 +7,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/interchange/onnx/convert/call.h"
+#include "kaon/interchange/onnx/format/reads.h"
 #include "kaon/interchange/onnx/format/structure.h"
 
 namespace kaon::onnx::convert {
@@ -27,20 +28,6 @@ const Value* Scope::find(const std::string& name) const {
 namespace {
 
 constexpr int kMaxDepth = 64;  // of functions and graphs inside one another
-
-// Adds what the node reads, in graphs inside it too; `added`: what was not there.
-void add_reads(const Node& node, std::unordered_set<std::string>& to, std::vector<const std::string*>& added) {
-  const auto add = [&](const std::string& name) {
-    if (!name.empty() && to.insert(name).second) added.push_back(&name);
-  };
-  for (const std::string& name : node.inputs) add(name);
-  for (const Attribute& a : node.attributes) {
-    for (const auto& graph : a.graphs) {
-      for (const Node& inner : graph->nodes) add_reads(inner, to, added);
-      for (const auto& output : graph->outputs) add(output.name);
-    }
-  }
-}
 
 // The attributes of a function's node, with those that it takes from the call.
 std::vector<Attribute> resolved(const std::vector<Attribute>& attributes, const Node& call, const Function& function);
@@ -158,7 +145,10 @@ void Conversion::convert_nodes(const std::vector<Node>& nodes, const std::vector
   for (size_t i = nodes.size(); i-- > 0;) {
     is_needed[i] = std::any_of(nodes[i].outputs.begin(), nodes[i].outputs.end(),
                                [&](const std::string& name) { return !name.empty() && needed.contains(name); });
-    if (is_needed[i]) add_reads(nodes[i], needed, last_reads[i]);
+    if (!is_needed[i]) continue;
+    format::for_each_read(nodes[i], [&](const std::string& name) {
+      if (needed.insert(name).second) last_reads[i].push_back(&name);
+    });
   }
   const Scope* const outer = std::exchange(scope_, &scope);
   for (size_t i = 0; i < nodes.size(); ++i) {

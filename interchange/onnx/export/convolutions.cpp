@@ -87,9 +87,10 @@ void deconvolution(Emit& e) {
 // The windows of an axis.
 struct Axis {
   int64_t in, out, kernel, stride, dilation, pad;
+  int64_t behind = least_behind();  // padding there
   int64_t extent() const { return dilation * (kernel - 1) + 1; }
   // What a last window needs behind the image: ONNX would leave one out that begins in it.
-  int64_t pad_behind() const { return std::max(pad, (out - 1) * stride + extent() - in - pad); }
+  int64_t least_behind() const { return std::max(pad, (out - 1) * stride + extent() - in - pad); }
   // How many elements of window o the mean counts.
   int64_t count(int64_t o, bool with_padding) const {
     int64_t n = 0;
@@ -105,7 +106,7 @@ std::string padded(Emit& e, const std::string& x, const std::vector<Axis>& axes,
   std::vector<int64_t> pads{0, 0};
   for (const Axis& a : axes) pads.push_back(a.pad);
   pads.insert(pads.end(), {0, 0});
-  for (const Axis& a : axes) pads.push_back(a.pad_behind());
+  for (const Axis& a : axes) pads.push_back(a.behind);
   return e.node("Pad", {x, e.builder().constant(pads), e.number(value)}, {text("mode", "constant")});
 }
 
@@ -122,11 +123,15 @@ std::string averaged(Emit& e, const std::string& x, const std::vector<Axis>& axe
   attributes.push_back(integer("count_include_pad", !plain || with_padding));
   std::string y = e.node("AveragePool", {x}, attributes);
   if (plain) return y;
+  if (is_sum) {
+    double elements = 1;
+    for (const Axis& a : axes) elements *= double(a.kernel);
+    return e.mul(y, e.number(elements));
+  }
   for (size_t i = 0; i < axes.size(); ++i) {  // by how much the mean of whole windows is too small
     std::vector<double> factors;
     for (int64_t o = 0; o < axes[i].out; ++o) {
-      factors.push_back(double(axes[i].kernel) /
-                        double(is_sum ? 1 : std::max<int64_t>(1, axes[i].count(o, with_padding))));
+      factors.push_back(double(axes[i].kernel) / double(std::max<int64_t>(1, axes[i].count(o, with_padding))));
     }
     Shape along = Shape::filled(int(axes.size()) + 2, 1);
     along[int(i) + 2] = axes[i].out;
@@ -164,20 +169,25 @@ void pooling(Emit& e) {
   const auto set = [&](const std::string& y) { e.set(is_last ? e.transpose(y, to_last(e.rank())) : y); };
   const int64_t p = op.p_value.value_or(2);
   if (op.global_pool) return set(of_whole_image(e, x, op.pool_type, p));
-  const std::vector<Axis> axes = axes_of(op, channels_first(e.shape(), is_last), channels_first(e.result(), is_last));
+  std::vector<Axis> axes = axes_of(op, channels_first(e.shape(), is_last), channels_first(e.result(), is_last));
   const bool counts_padding = op.count_include_pad.value_or(true);
+  // Sums take any number of zeros: with these behind images of any size no window is left out and none is added.
+  const bool is_sum = op.pool_type == PoolType::sum || op.pool_type == PoolType::lp;
+  if (e.builder().has_constants_apart() && op.pooling_convention == PoolingConvention::full && is_sum) {
+    for (Axis& a : axes) a.behind = a.pad + a.stride - 1;
+  }
   // For images of any size ceil_mode says it: where each window begins in the image, and what the mean counts is there.
   const bool is_ceiled =
       e.builder().has_constants_apart() && op.pooling_convention == PoolingConvention::full &&
       (is_max || op.pool_type == PoolType::avg) && std::ranges::all_of(axes, [&](const Axis& a) {
         return a.extent() >= a.stride + a.pad && (is_max || (a.dilation == 1 && (a.pad == 0 || !counts_padding)));
       });
-  const bool needs_pad = std::ranges::any_of(axes, [](const Axis& a) { return a.pad_behind() >= a.kernel; });
+  const bool needs_pad = std::ranges::any_of(axes, [](const Axis& a) { return a.behind >= a.kernel; });
   const bool is_dilated = std::ranges::any_of(axes, [](const Axis& a) { return a.dilation != 1; });
   std::vector<int64_t> kernel, stride, dilation, pads(axes.size() * 2);
   for (size_t i = 0; i < axes.size(); ++i) {
     kernel.push_back(axes[i].kernel), stride.push_back(axes[i].stride), dilation.push_back(axes[i].dilation);
-    pads[i] = axes[i].pad, pads[axes.size() + i] = is_ceiled ? axes[i].pad : axes[i].pad_behind();
+    pads[i] = axes[i].pad, pads[axes.size() + i] = is_ceiled ? axes[i].pad : axes[i].behind;
   }
   std::vector<Attribute> attributes{integers("kernel_shape", kernel), integers("strides", stride)};
   if (is_ceiled) attributes.push_back(integer("ceil_mode", 1));
@@ -218,7 +228,7 @@ void max_pool_indices(Emit& e) {
     std::vector<int64_t> stride, dilation, pads(axes.size() * 2);
     for (size_t i = 0; i < axes.size(); ++i) {
       stride.push_back(axes[i].stride), dilation.push_back(axes[i].dilation);
-      pads[i] = axes[i].pad, pads[axes.size() + i] = axes[i].pad_behind();
+      pads[i] = axes[i].pad, pads[axes.size() + i] = axes[i].behind;
     }
     attributes = {integers("kernel_shape", {kernel.begin(), kernel.end()}), integers("strides", stride),
                   integers("dilations", dilation), integers("pads", pads)};

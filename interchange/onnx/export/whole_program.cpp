@@ -5,26 +5,30 @@
 
 namespace kaon::onnx::exporting {
 
-Builder write_whole(const Program& program, int64_t opset, Builder::Constants constants) {
+KnownProgram with_known_shapes(const Program& program) {
   autograd::ModeScope mode(false, false);
-  // The program again, on variables whose shapes are known: so are all others then.
-  std::unordered_map<std::string, Symbol> variables;
-  for (const auto& [name, meta] : program.inputs) variables[name] = Symbol::variable(name, meta.shape, meta.dtype);
+  KnownProgram known;
+  for (const auto& [name, meta] : program.inputs)
+    known.variables[name] = Symbol::variable(name, meta.shape, meta.dtype);
   for (const auto& [name, value] : program.values)
-    variables[name] = Symbol::variable(name, value.shape(), value.dtype());
-  const Symbol known = graph::compose(program.symbol, variables);
+    known.variables[name] = Symbol::variable(name, value.shape(), value.dtype());
+  known.symbol = graph::compose(program.symbol, known.variables);
+  return known;
+}
 
+Builder write_whole(const Program& program, const KnownProgram& known, int64_t opset, Builder::Constants constants) {
+  autograd::ModeScope mode(false, false);
   Builder builder(opset, constants);
   ValueNames names;
   for (const auto& [name, meta] : program.inputs) {
     const std::string own = builder.unique(name);
-    names[variables[name].entry().node.get()] = {own};
+    names[known.variables.at(name).entry().node.get()] = {own};
     builder.graph().inputs.push_back(info_of(own, meta));
   }
-  const std::vector<std::string> written = write_program(known, builder, std::move(names), program.values);
+  const std::vector<std::string> written = write_program(known.symbol, builder, std::move(names), program.values);
   const std::vector<std::string> outputs = program.symbol.list_outputs();
-  for (size_t i = 0; i < known.entries().size(); ++i) {
-    const SymbolEntry& entry = known.entries()[i];
+  for (size_t i = 0; i < known.symbol.entries().size(); ++i) {
+    const SymbolEntry& entry = known.symbol.entries()[i];
     const std::string name = builder.unique(outputs[i]);
     format::Node identity;  // so that the output has the program's name
     identity.op_type = "Identity";

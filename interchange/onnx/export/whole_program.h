@@ -18,8 +18,16 @@ struct Program {
   std::unordered_map<std::string, NDArray> values;
 };
 
+// The program again, on variables whose shapes are known: so are all others then.
+struct KnownProgram {
+  Symbol symbol;
+  std::unordered_map<std::string, Symbol> variables;
+};
+// Throws what inference of shapes throws.
+KnownProgram with_known_shapes(const Program& program);
+
 // The graph for inputs of these shapes, of what the program predicts. Throws ValueError for an operator that is not
-// written, and what inference of shapes throws.
-Builder write_whole(const Program& program, int64_t opset, Builder::Constants constants);
+// written.
+Builder write_whole(const Program& program, const KnownProgram& known, int64_t opset, Builder::Constants constants);
 
 }  // namespace kaon::onnx::exporting

@@ -210,8 +210,21 @@ std::string Computing::value(const std::vector<double>& numbers, DType dtype) {
     const double back = dtype == DType::float32 ? double(float(1 / n)) : 1 / n;
     return back == v ? n : 0.5;
   });
-  if (!f) return "";
-  return node("Div", {builder().scalar(1, dtype), cast(number(*f), dtype)});
+  if (f) return node("Div", {builder().scalar(1, dtype), cast(number(*f), dtype)});
+  // sqrt(n) and 1 / sqrt(n), as attention is scaled: rounded once, from float64
+  for (const bool is_reciprocal : {true, false}) {
+    const auto of = [&](double n) { return is_reciprocal ? 1 / std::sqrt(n) : std::sqrt(n); };
+    const auto square = whole([&](double v) {
+      const double n = std::round(is_reciprocal ? 1 / (v * v) : v * v);
+      const double back = dtype == DType::float32 ? double(float(of(n))) : of(n);
+      return back == v ? n : 0.5;
+    });
+    if (!square) continue;
+    std::string root = node("Sqrt", {cast(number(*square), DType::float64)});
+    if (is_reciprocal) root = node("Div", {builder().scalar(1, DType::float64), root});
+    return dtype == DType::float64 ? root : cast(root, dtype);
+  }
+  return "";
 }
 
 std::string Computing::uniform(size_t i, const std::vector<Formula>& dims) {
@@ -277,7 +290,7 @@ std::string Computing::band(size_t i, const std::vector<Formula>& dims) {
   return dims.size() == 2 ? value : shaped(value, dims);
 }
 
-// first + i (last - first) / (count - 1), as linspace has it, but for rounding.
+// first + i (last - first) / (count - 1), as linspace has it, or over the count where it has no end, but for rounding.
 std::string Computing::points(size_t i, const std::vector<Formula>& dims) {
   const DType dtype = at(0, i).dtype();
   if (dtype != DType::float32 && dtype != DType::float64) return "";
@@ -285,21 +298,29 @@ std::string Computing::points(size_t i, const std::vector<Formula>& dims) {
       dtype == DType::float32 ? double(std::numeric_limits<float>::epsilon()) : std::numeric_limits<double>::epsilon();
   const auto count = count_of(i);
   if (!count) return "";
-  double first = 0, last = 0;
+  std::vector<std::vector<double>> all;
   for (size_t g = 0; g < graphs_.size(); ++g) {
-    const std::vector<double> values = numbers_of(at(g, i));
-    if (values.size() < 2) return "";
-    if (g == 0) first = values.front(), last = values.back();
-    if (values.front() != first || values.back() != last) return "";
-    const double step = (last - first) / double(values.size() - 1);
-    const double tolerance = 4 * unit * std::max(std::abs(first), std::abs(last));
+    all.push_back(numbers_of(at(g, i)));
+    if (all[g].size() < 2 || all[g][0] != all[0][0]) return "";
+  }
+  const double first = all[0][0];
+  const bool has_end = std::ranges::all_of(all, [&](const auto& v) { return v.back() == all[0].back(); });
+  double last = all[0].back();
+  if (!has_end) {  // one step behind the last point, which the most points say best
+    const auto& most = *std::ranges::max_element(all, {}, [](const auto& v) { return v.size(); });
+    last = first + (most.back() - first) / double(most.size() - 1) * double(most.size());
+    if (dtype == DType::float32) last = double(float(last));
+  }
+  const double tolerance = 4 * unit * std::max(std::abs(first), std::abs(last));
+  for (const std::vector<double>& values : all) {
+    const double step = (last - first) / double(values.size() - size_t(has_end));
     for (size_t k = 0; k < values.size(); ++k) {
       if (!(std::abs(values[k] - (first + double(k) * step)) <= tolerance)) return "";
     }
   }
   const auto scalar = [&](double v) { return builder().scalar(v, DType::float64); };
-  // one point is the first
-  const std::string steps = node("Max", {node("Sub", {number(*count), constant(1)}), constant(1)});
+  const std::string parts = has_end ? node("Sub", {number(*count), constant(1)}) : number(*count);
+  const std::string steps = node("Max", {parts, constant(1)});  // one point is the first
   const std::string along = node("Div", {cast(counted(*count), DType::float64), cast(steps, DType::float64)});
   std::string value = node("Add", {node("Mul", {along, scalar(last - first)}), scalar(first)});
   if (dtype != DType::float64) value = cast(value, dtype);

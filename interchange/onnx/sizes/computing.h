@@ -23,7 +23,8 @@ class Computing {
   std::string list(const std::vector<Formula>& numbers);  // (n,)
   std::string scalar(const Formula& number);              // of shape ()
   // Array i, of any dtype: of one value, a range, a band (as the identity, or a mask that looks back), points at equal
-  // distances between two fixed ones, or a few whole numbers or their reciprocals. "": it is none of these.
+  // distances between two fixed ones, the second of which may be left out, or a few whole numbers, their square
+  // roots or the reciprocals of either. "": it is none of these.
   std::string array(size_t i);
 
  private:

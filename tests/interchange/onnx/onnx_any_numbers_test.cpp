@@ -1,6 +1,7 @@
 // What a program makes of its sizes, computed in files for any size: at each size as the program itself has it.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <functional>
 
 #include "kaon/interchange/onnx.h"
@@ -50,6 +51,17 @@ struct Points : gluon::HybridBlock<Points> {
     return F.broadcast_add(x, F.reshape(F.linspace(-1, 2, x.shape()[1]), {1, -1, 1}));
   }
 };
+struct OpenPoints : gluon::HybridBlock<OpenPoints> {
+  auto hybrid_forward(auto F, auto x) {
+    return F.broadcast_add(x, F.reshape(F.linspace(-1, 2.3, x.shape()[1], {.endpoint = false}), {1, -1, 1}));
+  }
+};
+struct Rooted : gluon::HybridBlock<Rooted> {
+  auto hybrid_forward(auto, auto x) {
+    const auto l = double(x.shape()[1]);
+    return x * (1 / std::sqrt(l)) + x * std::sqrt(l);
+  }
+};
 struct Full : gluon::HybridBlock<Full> {
   auto hybrid_forward(auto F, auto x) {
     const int64_t n = x.shape()[0], l = x.shape()[1];
@@ -76,6 +88,22 @@ struct CeiledMean : gluon::HybridBlock<CeiledMean> {
                                            .pool_type = PoolType::avg,
                                            .pooling_convention = PoolingConvention::full,
                                            .stride = {2, 1}});
+  }
+};
+
+template <PoolType Type>
+struct CeiledSum : gluon::HybridBlock<CeiledSum<Type>> {
+  auto hybrid_forward(auto F, auto x) {
+    const auto image = F.expand_dims(x, 1);
+    const auto pool = [&](const Shape& kernel, const Shape& stride, const Shape& pad) {
+      return F.Pooling(image, {.kernel = kernel,
+                               .pool_type = Type,
+                               .pooling_convention = PoolingConvention::full,
+                               .stride = stride,
+                               .pad = pad,
+                               .p_value = 2});
+    };
+    return F.concat({.dim = 3}, pool({3, 2}, {2, 1}, {1, 0}), pool({3, 4}, {2, 3}, {1, 1}));
   }
 };
 
@@ -114,17 +142,21 @@ TEST_CASE("onnx any numbers: halves of an axis") {
 TEST_CASE("onnx any numbers: a mean by the number of elements, and multiples of it") {
   check(Mean(), all);
   check(Scaled(), all);
+  check(Rooted(), all);
 }
 
 TEST_CASE("onnx any numbers: identities, points and full arrays") {
   check(Eye(), some);
   check(Points(), all);
+  check(OpenPoints(), all);
   check(Full(), all);
 }
 
 TEST_CASE("onnx any numbers: poolings whose last window reaches beyond the image") {
   check(Ceiled(), some);
   check(CeiledMean(), some);
+  check(CeiledSum<PoolType::sum>(), some);
+  check(CeiledSum<PoolType::lp>(), some);
 }
 
 TEST_CASE("onnx any numbers: attention that looks back from the end, of two lengths") {

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <span>
 
 #include "kaon/interchange/load_weights.h"
 #include "kaon/interchange/onnx.h"
@@ -211,6 +212,26 @@ TEST_CASE("onnx refusals: a missing value is named as in the file", "[interchang
   write(m, file);
   CHECK_THROWS_WITH(onnx::load(file)(nd.ones({2, 3})),
                     Contains("'nobody'") && Contains("'layer' (Gemm) that makes 'y'"));
+}
+
+TEST_CASE("onnx refusals: an array that is not defined is an optional without a value", "[interchange]") {
+  const ScratchFolder folder;
+  const fs::path file = folder / "m.onnx";
+  onnx::format::Model m = onnx_model(18);
+  m.graph.inputs = {onnx_info("x", ElementType::float32, {2}), onnx_info("o", ElementType::float32, {})};
+  constexpr std::string_view type = "\x4a\x06\x0a\x04\x0a\x02\x08\x01";  // TypeProto: an optional of a float32 tensor
+  m.graph.inputs[1].as_read = std::as_bytes(std::span(type));
+  m.graph.outputs = {onnx_info("y", ElementType::float32, {2})};
+  m.graph.nodes = {onnx_node("OptionalHasElement", {"o"}, {"has"}), onnx_node("Cast", {"has"}, {"one"}),
+                   onnx_node("Add", {"x", "one"}, {"y"})};
+  m.graph.nodes[1].attributes = {onnx::exporting::integer("to", int64_t(ElementType::float32))};
+  write(m, file);
+  const onnx::Block net = onnx::load(file);
+  const NDArray x = nd.array({1, 2});
+  CHECK(net.forward({x, nd.array({5})})[0].asvector<float>() == std::vector<float>{2, 3});
+  CHECK(net.forward({x, NDArray()})[0].asvector<float>() == std::vector<float>{1, 2});
+  CHECK_THROWS_WITH(net.forward({NDArray(), nd.array({5})}),
+                    Contains("the input x") && Contains("only an optional may be"));
 }
 
 TEST_CASE("onnx refusals: a weight has the shape that the file says", "[interchange]") {

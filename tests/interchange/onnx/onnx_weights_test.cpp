@@ -177,6 +177,12 @@ TEST_CASE("onnx weights: of a model exported in training mode, predictions use r
   CHECK(again.attributes[0].i == 0);
   CHECK(again.outputs == std::vector<std::string>{"y"});
   check_same(onnx::load(folder / "again.onnx")(x), normalised(new_mean, new_var));
+  onnx::format::Model left_out = m;  // outputs and inputs that are left out have no name
+  left_out.graph.nodes[0].outputs = {"z", "", ""};
+  left_out.graph.nodes.push_back(onnx_node("Clip", {"z", "", ""}, {"y"}));
+  write(left_out, folder / "left_out.onnx");
+  onnx::save(onnx::load(folder / "left_out.onnx"), folder / "again.onnx");
+  CHECK(onnx::format::read_model(folder / "again.onnx").graph.nodes[0].attributes[0].i == 0);
   onnx::format::Model both = m;
   both.graph.outputs.push_back(onnx_info("m1", ElementType::float32, {3}));
   write(both, folder / "both.onnx");
