@@ -30,10 +30,7 @@ class OneThread : public Executor {
     thread_.join();
   }
   void post(std::coroutine_handle<> work) override { adapter_.post(work); }
-<<<<<<< HEAD
   boost::asio::io_context& io() { return io_; }
-=======
->>>>>>> edfef966054786d68cc2bd1458dd570a423f74b7
   // True once all posted coroutines have run to an await: one whose turn is over yields there, once, and is posted
   // again.
   bool has_caught_up() {
