@@ -97,12 +97,14 @@ TEST_CASE("safetensors shards: a process that is killed while it saves leaves an
   std::mt19937 random(5);
   std::set<float> seen;
   for (int i = 0; i < 20; ++i) {
+    const auto written = [&] { return fs::exists(index) ? fs::last_write_time(index) : fs::file_time_type(); };
+    const auto before = written();
     const pid_t child = start_child("safetensors shards: the process that is killed", folder / "");
     // on a slow machine too, it has saved before it is killed
-    for (int wait = 0; i == 0 && wait < 6000 && !fs::exists(index); ++wait) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int wait = 0; wait < 60'000 && written() == before; ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(20'000 + random() % 100'000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 100'000));
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
