@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "kaon/engine/error.h"
 #include "kaon/interchange/onnx/export/program.h"
@@ -19,23 +20,52 @@ Attribute attribute(std::string_view name, Attribute::Type type) {
   return a;
 }
 
+struct Since {
+  std::string_view op_type;
+  int64_t opset;
+};
+
+int64_t find(std::span<const Since> rows, std::string_view op_type, int64_t otherwise) {
+  const auto at = std::ranges::find(rows, op_type, &Since::op_type);
+  return at == rows.end() ? otherwise : at->opset;
+}
+
 // The operators of the standard that came after opset 17, the first that is written.
-int64_t first_opset(std::string_view op_type) {
-  struct Row {
-    std::string_view op_type;
-    int64_t opset;
-  };
-  static constexpr Row rows[] = {
-      {"BitwiseAnd", 18},      {"BitwiseNot", 18},       {"BitwiseOr", 18},   {"BitwiseXor", 18},
-      {"CenterCropPad", 18},   {"Col2Im", 18},           {"Mish", 18},        {"GroupNormalization", 18},
-      {"DeformConv", 19},      {"AffineGrid", 20},       {"Gelu", 20},        {"ImageDecoder", 20},
-      {"RegexFullMatch", 20},  {"StringConcat", 20},     {"StringSplit", 20}, {"Attention", 23},
-      {"RotaryEmbedding", 23}, {"RMSNormalization", 23}, {"Swish", 24},       {"TensorScatter", 24},
-  };
-  for (const Row& row : rows) {
-    if (row.op_type == op_type) return row.opset;
-  }
-  return 17;
+constexpr Since operators_since[] = {
+    {"BitwiseAnd", 18},      {"BitwiseNot", 18},       {"BitwiseOr", 18},   {"BitwiseXor", 18},
+    {"CenterCropPad", 18},   {"Col2Im", 18},           {"Mish", 18},        {"GroupNormalization", 18},
+    {"DeformConv", 19},      {"AffineGrid", 20},       {"Gelu", 20},        {"ImageDecoder", 20},
+    {"RegexFullMatch", 20},  {"StringConcat", 20},     {"StringSplit", 20}, {"Attention", 23},
+    {"RotaryEmbedding", 23}, {"RMSNormalization", 23}, {"Swish", 24},       {"TensorScatter", 24},
+};
+
+// From which opset on an operator takes bfloat16 wherever it takes float32, where that is not its first one or 17;
+// kNever: in none that is written. By the types in the schemas of onnx 1.23.
+constexpr int64_t kNever = 99;
+// clang-format off
+constexpr Since bfloat16_since[] = {
+    {"Acos", 22}, {"Acosh", 22}, {"Asin", 22}, {"Asinh", 22}, {"Atan", 22}, {"Atanh", 22}, {"AveragePool", 22},
+    {"Bernoulli", 22}, {"Conv", 22}, {"ConvTranspose", 22}, {"Cos", 22}, {"Cosh", 22}, {"Det", 22}, {"Dropout", 22},
+    {"Elu", 22}, {"EyeLike", 22}, {"GRU", 22}, {"GlobalAveragePool", 22}, {"GlobalLpPool", 22}, {"GlobalMaxPool", 22},
+    {"GridSample", 22}, {"HardSigmoid", 22}, {"HardSwish", 22}, {"InstanceNormalization", 22}, {"LSTM", 22},
+    {"LpNormalization", 22}, {"LpPool", 22}, {"MaxPool", 22}, {"MaxRoiPool", 22}, {"MaxUnpool", 22},
+    {"Multinomial", 22}, {"NegativeLogLikelihoodLoss", 22}, {"RNN", 22}, {"RandomNormalLike", 22},
+    {"RandomUniformLike", 22}, {"RoiAlign", 22}, {"Round", 22}, {"Selu", 22}, {"Sin", 22}, {"Sinh", 22},
+    {"Softplus", 22}, {"Softsign", 22}, {"Tan", 22}, {"ThresholdedRelu", 22}, {"QuantizeLinear", 19}, {"IsInf", 20},
+    {"ConstantOfShape", 20}, {"TopK", 24}, {"Celu", kNever}, {"Compress", kNever}, {"Einsum", kNever},
+    {"OneHot", kNever}, {"Range", kNever}, {"Resize", kNever}, {"ReverseSequence", kNever}, {"Shrink", kNever},
+    {"Unique", kNever},
+};
+// clang-format on
+
+// Whether the output of an operator that reads bfloat16 has that dtype, as far as the operator alone says it.
+bool keeps_dtype(std::string_view op_type, int output) {
+  static constexpr std::string_view others[] = {"ArgMax",         "ArgMin",         "Cast",  "Equal", "Greater",
+                                                "GreaterOrEqual", "IsInf",          "IsNaN", "Less",  "LessOrEqual",
+                                                "NonZero",        "QuantizeLinear", "Shape", "Size"};
+  static constexpr std::string_view with_numbers_behind[] = {"Dropout", "MaxPool", "TopK", "Unique"};
+  if (output > 0 && std::ranges::find(with_numbers_behind, op_type) != std::end(with_numbers_behind)) return false;
+  return std::ranges::find(others, op_type) == std::end(others);
 }
 
 }  // namespace
@@ -85,7 +115,12 @@ std::string Builder::unique(std::string_view name) {
 std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vector<std::string>& inputs,
                                         std::vector<Attribute> attributes, int outputs, std::string_view name,
                                         std::string_view domain) {
-  require(first_opset(op_type), op_type);
+  require(find(operators_since, op_type, 17), op_type);
+  const bool is_bfloat16 = std::ranges::any_of(inputs, [&](const auto& input) { return bfloat16_.contains(input); });
+  if (const int64_t first = find(bfloat16_since, op_type, 0); is_bfloat16 && domain.empty() && first > opset_) {
+    fail(fmt::format("the operator {} does not take bfloat16 at opset {}{}", op_type, opset_,
+                     first == kNever ? "" : fmt::format(", but from {} on", first)));
+  }
   format::Node node;
   node.op_type = op_type;
   node.domain = domain;
@@ -94,6 +129,9 @@ std::vector<std::string> Builder::nodes(std::string_view op_type, const std::vec
   node.name = unique(fmt::format("{}_{}", name, op_type));
   for (int i = 0; i < outputs; ++i)
     node.outputs.push_back(unique(outputs == 1 ? node.name + "_out" : fmt::format("{}_out{}", node.name, i)));
+  for (int i = 0; i < outputs && is_bfloat16; ++i) {
+    if (keeps_dtype(op_type, i)) bfloat16_.insert(node.outputs[size_t(i)]);
+  }
   (bodies_.empty() ? graph_ : bodies_.back()).nodes.push_back(node);
   return node.outputs;
 }
@@ -110,6 +148,7 @@ void Builder::open_graph(std::string_view name) { bodies_.emplace_back().name = 
 std::string Builder::body_input(std::string_view name, const TensorMeta& meta) {
   const std::string own = unique(name);
   bodies_.back().inputs.push_back(info_of(own, meta));
+  set_dtype(own, meta.dtype);
   return own;
 }
 
@@ -136,6 +175,21 @@ std::string Builder::Scope::label_of(std::string_view name, std::string_view op)
   return fmt::format("node {} ({}): ", name, op);
 }
 
+void Builder::set_dtype(const std::string& value, DType dtype) {
+  if (dtype == DType::bfloat16) {
+    bfloat16_.insert(value);
+  } else {
+    bfloat16_.erase(value);
+  }
+}
+
+std::string Builder::input(std::string_view name, const TensorMeta& meta) {
+  const std::string own = unique(name);
+  graph_.inputs.push_back(info_of(own, meta));
+  set_dtype(own, meta.dtype);
+  return own;
+}
+
 std::string Builder::initializer(const NDArray& values, std::string_view name) {
   const std::string own = unique(name);
   format::Tensor t;
@@ -144,6 +198,7 @@ std::string Builder::initializer(const NDArray& values, std::string_view name) {
   t.dims.assign(values.shape().begin(), values.shape().end());
   graph_.initializers.push_back(std::move(t));
   arrays_.push_back(values);
+  set_dtype(own, values.dtype());
   return own;
 }
 
@@ -179,7 +234,9 @@ std::string Emit::reshape(const std::string& x, const Shape& shape) {
 }
 
 std::string Emit::cast(const std::string& x, DType dtype) {
-  return node("Cast", {x}, {integer("to", int64_t(format::element_type_of(dtype)))});
+  const std::string y = node("Cast", {x}, {integer("to", int64_t(format::element_type_of(dtype)))});
+  builder_.set_dtype(y, dtype);
+  return y;
 }
 
 std::vector<std::string> Emit::nodes(std::string_view op_type, const std::vector<std::string>& inputs,

@@ -37,7 +37,10 @@ class Builder {
   std::vector<std::string> nodes(std::string_view op_type, const std::vector<std::string>& inputs,
                                  std::vector<Attribute> attributes, int outputs, std::string_view name,
                                  std::string_view domain = "");
+  std::string input(std::string_view name, const TensorMeta& meta);  // of the model
   std::string initializer(const NDArray& values, std::string_view name);
+  // What the program says of a value that nodes() has made: before, bfloat16 is taken to stay bfloat16.
+  void set_dtype(const std::string& value, DType dtype);
   std::string constant(const std::vector<int64_t>& values);  // int64 (n,)
   std::string scalar(double value, DType dtype);             // of shape ()
   format::Graph& graph() { return graph_; }
@@ -83,6 +86,8 @@ class Builder {
   std::vector<format::Graph> bodies_;  // those that are open, the innermost last
   std::vector<NDArray> arrays_;
   std::unordered_set<std::string> names_;
+  std::unordered_set<std::string>
+      bfloat16_;  // values of this dtype, which many operators take since a late opset alone
   std::map<std::vector<int64_t>, std::string> constants_;
 };
 

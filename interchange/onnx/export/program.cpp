@@ -127,6 +127,7 @@ std::vector<std::string> write_program(const Symbol& program, Builder& builder, 
     for (const SymbolEntry& input : node->inputs) read.push_back(names.at(input.node.get()).at(input.output));
     const Builder::Scope scope(builder, node->name, node->op->name());
     names[node] = write_node(*node, builder, std::move(read));
+    for (size_t i = 0; i < names[node].size(); ++i) builder.set_dtype(names[node][i], node->outputs[i].dtype);
   }
   std::vector<std::string> results;
   for (const SymbolEntry& e : program.entries()) results.push_back(names.at(e.node.get()).at(e.output));

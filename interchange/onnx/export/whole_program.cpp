@@ -21,9 +21,7 @@ Builder write_whole(const Program& program, const KnownProgram& known, int64_t o
   Builder builder(opset, constants);
   ValueNames names;
   for (const auto& [name, meta] : program.inputs) {
-    const std::string own = builder.unique(name);
-    names[known.variables.at(name).entry().node.get()] = {own};
-    builder.graph().inputs.push_back(info_of(own, meta));
+    names[known.variables.at(name).entry().node.get()] = {builder.input(name, meta)};
   }
   const std::vector<std::string> written = write_program(known.symbol, builder, std::move(names), program.values);
   const std::vector<std::string> outputs = program.symbol.list_outputs();

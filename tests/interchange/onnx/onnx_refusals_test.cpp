@@ -170,6 +170,37 @@ TEST_CASE("onnx refusals: windows that hold padding alone, and a dimension that 
   CHECK_THROWS_WITH(reshaped({0, -1}), Contains("dimensions of 0 leave that of -1 open: 0, -1"));
 }
 
+TEST_CASE("onnx refusals: bfloat16 where an operator does not take it", "[interchange]") {
+  const ScratchFolder folder;
+  const auto save = [&](nn::HybridSequential net, const Shape& shape, int64_t opset) {
+    net.initialize();
+    net.cast(DType::bfloat16);
+    net.hybridize();
+    const NDArray x = nd.ones(shape, {.dtype = DType::bfloat16});
+    net(x);
+    onnx::save(net, folder / "m.onnx", {.opset = opset});
+    CHECK(onnx::load(folder / "m.onnx").forward({x})[0].dtype() == DType::bfloat16);
+  };
+  const nn::HybridSequential convolution(nn::Conv2D(2, {3, 3})), dense(nn::Dense(3), nn::LayerNorm());
+  for (const int64_t opset : {17, 20}) {
+    save(dense, {2, 4}, opset);
+    CHECK_THROWS_WITH(
+        save(convolution, {1, 2, 5, 5}, opset),
+        Contains("(Convolution): the operator Conv does not take bfloat16 at opset") && Contains("but from 22 on"));
+  }
+  save(convolution, {1, 2, 5, 5}, 22);
+  // in between it is another dtype
+  const auto rounded = [&](int64_t opset) {
+    const Symbol x = sym.var("x", {3}, DType::bfloat16);
+    const Symbol y = sym.cast(sym.sin(sym.cast(x, DType::float32)), DType::bfloat16);
+    onnx::save(y, {{"x", {{3}, DType::bfloat16}}}, {}, folder / "m.onnx", {.opset = opset});
+  };
+  CHECK_NOTHROW(rounded(17));
+  const Symbol x = sym.var("x", {3}, DType::bfloat16);
+  CHECK_THROWS_WITH(onnx::save(sym.sin(x), {{"x", {{3}, DType::bfloat16}}}, {}, folder / "m.onnx"),
+                    Contains("the operator Sin does not take bfloat16 at opset 17, but from 22 on"));
+}
+
 TEST_CASE("onnx refusals: functions that expand without end", "[interchange]") {
   const ScratchFolder folder;
   const fs::path file = folder / "m.onnx";
