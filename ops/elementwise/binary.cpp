@@ -4,7 +4,7 @@
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
 #include "kaon/ops/elementwise/kernels/broadcast.h"
-#include "kaon/ops/elementwise/real_gradient.h"
+#include "kaon/ops/elementwise/kernels/real_gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/shapes.h"
 #include "kaon/ops/movement/movement.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
-#include "kaon/ops/elementwise/real_gradient.h"
+#include "kaon/ops/elementwise/kernels/real_gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/math/scalar_math.h"
