@@ -167,6 +167,7 @@ Scatter scatter_kind(const Call& c) {
 
 void scatter_elements(Call& c) {
   const int axis = c.axis("axis", 0, c.rank());
+  if (c.input(1).is_constant()) known_indices(c, 1, c.shape()[axis]);
   // Where the indices are fewer along other axes: the flattened array, with the places of the elements.
   bool fewer = false;
   for (int i = 0; i < c.rank(); ++i) fewer |= i != axis && c.shape(1)[i] != c.shape()[i];

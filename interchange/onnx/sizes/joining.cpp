@@ -8,6 +8,7 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/interchange/onnx/convert/program.h"
+#include "kaon/interchange/onnx/format/structure.h"
 #include "kaon/interchange/onnx/sizes/computing.h"
 #include "kaon/interchange/onnx/sizes/formula.h"
 #include "kaon/interchange/onnx/sizes/same_graph.h"
@@ -163,8 +164,11 @@ class Joining {
       } else if (const std::string value = computing_.array(i); !value.empty()) {
         computed[name] = value;
       } else {
+        const auto reader = std::ranges::find_if(
+            nodes, [&](const Node& n) { return std::ranges::find(n.inputs, name) != n.inputs.end(); });
         refuse(size_t(differs - graphs_.begin()),
-               fmt::format("the constant {} of shape {} has other values,", name, arrays[i].shape().str()));
+               fmt::format("the constant {} of shape {}{} has other values,", name, arrays[i].shape().str(),
+                           reader == nodes.end() ? "" : fmt::format(", which {} reads,", format::describe(*reader))));
       }
       gone.insert(i);
     }

@@ -119,6 +119,15 @@ TEST_CASE("onnx refusals: an index outside an axis, which is known at the call a
     CHECK(run(-n) == run(0));
     CHECK(run(-1) == run(n - 1));
     for (int64_t wrong : {-n - 1, -2 * n, -2 * n - 1, n, int64_t(1) << 40}) CHECK_THROWS_AS(run(wrong), IndexError);
+    if (is_nd) continue;
+    // as an initializer it is named
+    m.graph.inputs.erase(m.graph.inputs.begin() + 1);
+    const std::vector<int64_t> nines(size_t(kind.indices.size()), -9);
+    m.graph.initializers = {onnx_tensor<int64_t>("i", dims(kind.indices), ElementType::int64, nines)};
+    write(m, file);
+    std::vector<NDArray> inputs{x};
+    if (scatters) inputs.push_back(nd.ones(kind.updates));
+    CHECK_THROWS_WITH(onnx::load(file).forward(inputs)[0].asvector<float>(), Contains("index -9"));
   }
 }
 
