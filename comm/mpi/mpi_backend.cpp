@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <numeric>
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
