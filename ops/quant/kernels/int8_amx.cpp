@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <utility>
 
 #include "kaon/ops/kernels/onednn.h"
 
@@ -47,8 +47,9 @@ void add_products() {
 void configure(const TileConfig& config) { asm volatile("ldtilecfg %0" : : "m"(config)); }
 void release() { asm volatile("tilerelease"); }
 
-// Sums are in tiles 0 to 3: 2 * (group of results) + (vector of filters); data in 4 and 5, weights in 6 and 7.
+// Sums are in tiles 0 to 3; data in 4 and 5, weights in 6 and 7.
 constexpr int data_tile = 4, weights_tile = 6;
+constexpr int most_groups = 4;
 
 bool may_use_tiles() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -77,57 +78,92 @@ int64_t tiles_of_run(const Int8Patch& patch) {
   return 0;
 }
 
-// Results beside each other in a row: what the first reads begins at x; its sums are at[0], at[stride] ...
-struct Group {
-  const uint8_t* x = nullptr;
-  int32_t* at = nullptr;
-  int64_t size = 0;
-};
+int64_t groups_of(int64_t places) { return (places + tile_rows - 1) / tile_rows; }
 
-// One call of int8_amx.
+// One call of int8_amx. The rows of a tile are consecutive places: the results of a row of the image and, where rows
+// share tiles, what is between the end of a row and the begin of the next, whose sums nobody wants. Groups of places,
+// all of one size, are summed together.
 class Call {
  public:
-  Call(const Int8Patch& patch, const int8_t* weights, int64_t filters, const int32_t* start, int64_t stride)
-      : patch_(patch),
-        weights_(weights),
-        start_(start),
+  Call(Int8Tiles& tiles, const Int8Patch& patch, const std::byte* weights, int64_t filters, const int32_t* start,
+       int32_t* sums, int64_t stride, int64_t width)
+      : tiles_(tiles),
+        patch_(patch),
+        weights_(reinterpret_cast<const int8_t*>(weights)),
         filters_(filters),
+        start_(start),
+        sums_(sums),
         stride_(stride),
-        vectors_((filters + int8_lanes - 1) / int8_lanes),
-        tiles_(tiles_of_run(patch)),
-        quads_(patch.quads() / tiles_) {}
-  ~Call() { release(); }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+        width_(width),
+        run_tiles_(tiles_of_run(patch)),
+        quads_(patch.quads() / run_tiles_),
+        vector_bytes_(patch.runs() * patch.quads() * tile_bytes),
+        vectors_(filters > int8_lanes ? 2 : 1),
+        by_two_(vectors_ * vector_bytes_ <= near_bytes) {}
 
-  // Of one group or, where the second has results, two.
-  void compute(const Group& first, const Group& second) {
-    set_sizes(first.size, second.size);
-    for (int64_t v = 0; v < vectors_; v += 2) {
-      const bool two = v + 1 < vectors_;
-      if (second.size > 0) {
-        two ? sum<2, 2>(first, second, v) : sum<2, 1>(first, second, v);
-      } else {
-        two ? sum<1, 2>(first, second, v) : sum<1, 1>(first, second, v);
+  void compute(const uint8_t* image, int64_t first, int64_t count, bool fetch) {
+    row_ = places_of_rows(first, count);
+    const int64_t places = row_ > 0 ? (count / width_ - 1) * row_ + width_ : count;
+    if (fetch) fetch_in(groups_of(places));
+    if (row_ > 0) {
+      add(image + first / width_ * patch_.step_y, 0, places);
+    } else {
+      for (int64_t at = 0; at < count;) {
+        const int64_t y = (first + at) / width_, x = (first + at) % width_, length = std::min(width_ - x, count - at);
+        add(image + y * patch_.step_y + x * patch_.step_x, at, length);
+        at += length;
       }
     }
+    run();
   }
 
  private:
-  void set_sizes(int64_t first, int64_t second) {
-    if (first == sizes_[0] && second == sizes_[1]) return;
-    sizes_ = {first, second};
-    TileConfig config;
-    const auto set = [&](int tile, int64_t rows, int64_t bytes) {
-      if (rows == 0) return;
-      config.rows[tile] = uint8_t(rows), config.bytes[tile] = uint16_t(bytes);
-    };
-    for (int group = 0; group < 2; ++group) {
-      for (int v = 0; v < 2; ++v) set(2 * group + v, sizes_[size_t(group)], tile_bytes);
-      set(data_tile + group, sizes_[size_t(group)], quads_ * 4);
-      set(weights_tile + group, quads_, tile_bytes);
+  // Weights that the first cache holds beside data are read for every two groups, by two vectors of filters; larger
+  // ones, which come from the second, for every four, by one.
+  static constexpr int64_t near_bytes = 24576;
+  int64_t most() const { return by_two_ ? 2 : most_groups; }
+
+  // Where so many fewer groups suffice that dropping sums costs less: the places from one row to the next; else 0.
+  int64_t places_of_rows(int64_t first, int64_t count) const {
+    if (first % width_ != 0 || count % width_ != 0 || patch_.step_y % patch_.step_x != 0) return 0;
+    const int64_t places = patch_.step_y / patch_.step_x, rows = count / width_;
+    return groups_of((rows - 1) * places + width_) * 4 <= rows * groups_of(width_) * 3 ? places : 0;
+  }
+
+  // Each pass over these weights fetches its share of the next ones.
+  void fetch_in(int64_t groups) {
+    const int64_t passes = (groups + most() - 1) / most(), lines = (by_two_ ? vectors_ : 1) * quads_;
+    next_ = weights_ + vectors_ * vector_bytes_;
+    lines_ = (lines + passes - 1) / passes;
+  }
+
+  // The last group begins earlier where the others would leave too few places: some sums are computed twice.
+  void add(const uint8_t* x, int64_t place, int64_t places) {
+    const int64_t groups = groups_of(places), size = (places + groups - 1) / groups;
+    if (size != size_) run(), size_ = size;
+    for (int64_t i = 0; i < groups; ++i) {
+      const int64_t begin = std::min(i * size, places - size);
+      groups_[size_t(waiting_++)] = {x + begin * patch_.step_x, place + begin};
+      if (waiting_ == most()) run();
     }
-    configure(config);
+  }
+
+  void run() {
+    if (waiting_ == 0) return;
+    tiles_.set_size(size_, quads_);
+    if (by_two_ && vectors_ == 2) {
+      waiting_ == 2 ? sum<2, 2>(0) : sum<1, 2>(0);
+    } else {
+      for (int64_t v = 0; v < vectors_; ++v) {
+        switch (waiting_) {
+          case 1: sum<1, 1>(v); break;
+          case 2: sum<2, 1>(v); break;
+          case 3: sum<3, 1>(v); break;
+          default: sum<4, 1>(v);
+        }
+      }
+    }
+    waiting_ = 0;
   }
 
   int64_t lanes(int64_t v) const { return std::min(int8_lanes, filters_ - v * int8_lanes); }
@@ -141,52 +177,73 @@ class Call {
   }
 
   template <int tile>
-  void end(const Group& group, int64_t v) const {
-    int32_t* const to = group.at + v * int8_lanes;
-    if (lanes(v) == int8_lanes) return store<tile>(to, stride_ * 4);
-    std::array<int32_t, size_t(tile_rows * int8_lanes)> all;
+  void end(int64_t group, int64_t v) const {
+    const int64_t first = groups_[size_t(group)].place;
+    int32_t* const to = sums_ + v * int8_lanes;
+    if (row_ == 0 && lanes(v) == int8_lanes) return store<tile>(to + first * stride_, stride_ * 4);
+    alignas(64) std::array<int32_t, size_t(tile_rows * int8_lanes)> all;
     store<tile>(all.data(), tile_bytes);
-    for (int64_t i = 0; i < group.size; ++i) std::copy_n(all.data() + i * int8_lanes, lanes(v), to + i * stride_);
+    if (row_ == 0) return copy(all.data(), size_, v, to + first * stride_);
+    for (int64_t i = 0; i < size_;) {
+      const int64_t y = (first + i) / row_, x = (first + i) % row_, wanted = std::min(width_ - x, size_ - i);
+      if (wanted > 0) copy(all.data() + i * int8_lanes, wanted, v, to + (y * width_ + x) * stride_);
+      i += row_ - x;
+    }
   }
 
+  void copy(const int32_t* from, int64_t results, int64_t v, int32_t* to) const {
+    for (int64_t i = 0; i < results; ++i, from += int8_lanes, to += stride_) std::copy_n(from, lanes(v), to);
+  }
+
+  // The sums of the first `groups` with `vectors` vectors from v on: group g by vector i is in tile g * vectors + i.
   template <int groups, int vectors>
-  void sum(const Group& first, const Group& second, int64_t v) const {
-    begin<0>(v);
-    if constexpr (vectors == 2) begin<1>(v + 1);
-    if constexpr (groups == 2) begin<2>(v);
-    if constexpr (groups == 2 && vectors == 2) begin<3>(v + 1);
-    const int64_t quad = vectors_ * tile_bytes;  // bytes of weights
-    const int8_t* w = weights_ + v * tile_bytes;
+  void sum(int64_t v) {
+    static_assert(groups * vectors <= 4);
+    const auto each = [&](auto f) {
+      [&]<int... t>(std::integer_sequence<int, t...>) { (f.template operator()<t>(), ...); }
+      (std::make_integer_sequence<int, groups * vectors>());
+    };
+    each([&]<int t> { begin<t>(v + t % vectors); });
+    const int8_t* w = weights_ + v * vector_bytes_;
+    const int8_t* next = next_;
     for (int64_t r = 0; r < patch_.rows; ++r) {
       for (int64_t c = 0; c < patch_.columns; ++c) {
         int64_t at = r * patch_.row_stride + c * patch_.column_stride;
-        for (int64_t t = 0; t < tiles_; ++t, at += quads_ * 4, w += quads_ * quad) {
-          load<data_tile>(first.x + at, patch_.step_x);
-          load<weights_tile>(w, quad);
-          add_products<0, data_tile, weights_tile>();
-          if constexpr (vectors == 2) {
-            load<weights_tile + 1>(w + tile_bytes, quad);
-            add_products<1, data_tile, weights_tile + 1>();
-          }
-          if constexpr (groups == 2) {
-            load<data_tile + 1>(second.x + at, patch_.step_x);
-            add_products<2, data_tile + 1, weights_tile>();
-          }
-          if constexpr (groups == 2 && vectors == 2) add_products<3, data_tile + 1, weights_tile + 1>();
+        for (int64_t i = 0; i < run_tiles_; ++i, at += quads_ * 4, w += quads_ * tile_bytes) {
+          each([&]<int t> {
+            constexpr int group = t / vectors, vector = t % vectors;
+            if constexpr (group == 0) load<weights_tile + vector>(w + vector * vector_bytes_, tile_bytes);
+            if constexpr (vector == 0) load<data_tile + group % 2>(groups_[group].x + at, patch_.step_x);
+            add_products<t, data_tile + group % 2, weights_tile + vector>();
+          });
+          for (int64_t line = 0; line < lines_; ++line, next += tile_bytes) __builtin_prefetch(next, 0, 2);
         }
       }
     }
-    end<0>(first, v);
-    if constexpr (vectors == 2) end<1>(first, v + 1);
-    if constexpr (groups == 2) end<2>(second, v);
-    if constexpr (groups == 2 && vectors == 2) end<3>(second, v + 1);
+    next_ = next;
+    each([&]<int t> { end<t>(t / vectors, v + t % vectors); });
   }
 
+  struct Group {
+    const uint8_t* x;  // what the first place reads
+    int64_t place;
+  };
+
+  Int8Tiles& tiles_;
   const Int8Patch& patch_;
   const int8_t* weights_;
+  int64_t filters_;
   const int32_t* start_;
-  int64_t filters_, stride_, vectors_, tiles_, quads_;
-  std::array<int64_t, 2> sizes_{-1, -1};
+  int32_t* sums_;
+  int64_t stride_, width_;
+  int64_t run_tiles_, quads_;  // of a run; of a tile
+  int64_t vector_bytes_, vectors_;
+  bool by_two_;
+  int64_t row_ = 0;  // places from one row to the next; 0: rows share no tiles
+  const int8_t* next_ = nullptr;
+  int64_t lines_ = 0;  // of the next weights, to fetch after each tile of these
+  std::array<Group, most_groups> groups_{};
+  int64_t waiting_ = 0, size_ = 0;  // groups, and places of each
 };
 
 }  // namespace
@@ -196,35 +253,37 @@ bool has_int8_amx(const Int8Patch& patch) {
   return may && tiles_of_run(patch) > 0;
 }
 
-void int8_amx(const Int8Patch& patch, const uint8_t* image, const std::byte* packed, int64_t width, int64_t first,
-              int64_t count, int64_t filter, int64_t filters, const int32_t* start, int32_t* sums, int64_t stride) {
-  const auto* const w = reinterpret_cast<const int8_t*>(packed) + filter * patch.runs() * patch.quads() * 4;
-  Call call(patch, w, filters, start ? start + filter : nullptr, stride);
-  if (patch.step_y == width * patch.step_x) width = first + count;  // rows without borders are one row
-  Group waiting;
-  for (int64_t at = 0; at < count;) {
-    const int64_t y = (first + at) / width, x = (first + at) % width;
-    const int64_t length = std::min(width - x, count - at), groups = (length + tile_rows - 1) / tile_rows;
-    for (int64_t i = 0; i < groups; ++i) {  // of about one size
-      const int64_t begin = length * i / groups, end = length * (i + 1) / groups;
-      const Group group{image + y * patch.step_y + (x + begin) * patch.step_x, sums + (at + begin) * stride,
-                        end - begin};
-      if (waiting.size == 0) {
-        waiting = group;
-      } else {
-        call.compute(waiting, group);
-        waiting = {};
-      }
-    }
-    at += length;
+Int8Tiles::~Int8Tiles() {
+  if (rows_ > 0) release();
+}
+
+void Int8Tiles::set_size(int64_t rows, int64_t quads) {
+  if (rows == rows_) return;
+  rows_ = rows;
+  TileConfig config;
+  for (size_t t = 0; t < 8; ++t) {
+    config.rows[t] = uint8_t(t < weights_tile ? rows : quads);
+    config.bytes[t] = uint16_t(t < data_tile || t >= weights_tile ? tile_bytes : quads * 4);
   }
-  if (waiting.size > 0) call.compute(waiting, {});
+  configure(config);
+}
+
+void int8_amx(Int8Tiles& tiles, const Int8Patch& patch, const uint8_t* image, const std::byte* packed, int64_t width,
+              int64_t first, int64_t count, int64_t filter, int64_t filters, bool fetch, const int32_t* start,
+              int32_t* sums, int64_t stride) {
+  if (patch.step_y == width * patch.step_x) width = first + count;  // rows without borders are one row
+  Call call(tiles, patch, packed + filter * patch.runs() * patch.quads() * 4, filters, start ? start + filter : nullptr,
+            sums, stride, width);
+  call.compute(image, first, count, fetch);
 }
 #else
 bool has_int8_amx(const Int8Patch&) { return false; }
 
-void int8_amx(const Int8Patch&, const uint8_t*, const std::byte*, int64_t, int64_t, int64_t, int64_t, int64_t,
-              const int32_t*, int32_t*, int64_t) {}
+Int8Tiles::~Int8Tiles() = default;
+void Int8Tiles::set_size(int64_t, int64_t) {}
+
+void int8_amx(Int8Tiles&, const Int8Patch&, const uint8_t*, const std::byte*, int64_t, int64_t, int64_t, int64_t,
+              int64_t, bool, const int32_t*, int32_t*, int64_t) {}
 #endif
 
 }  // namespace kaon::ops

@@ -221,8 +221,12 @@ void stage(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool 
   fill(rows.pad_after * (line + 2 * border));
 }
 
-// Some 64 positions: rows of a tile are positions of one row of the image.
-int64_t whole_rows(int64_t width) { return width > 64 || width < 1 ? 64 : 64 / width * width; }
+// Some 64 positions by AMX: rows of a tile are positions of one row of the image, and two tiles share weights.
+int64_t whole_rows(int64_t width) {
+  if (width > 64 || width < 1) return 64;
+  const int64_t rows = 64 / width, tiles = (width + 15) / 16;
+  return (rows * tiles % 2 == 0 ? rows : rows + 1) * width;
+}
 
 // The sums of a part by a slice of the filters, by blocks that the first cache holds.
 void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool in_rows,
@@ -230,7 +234,6 @@ void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint
   const ConvGeometry& g = set.g;
   const Int8Patch patch(g);
   const int64_t together = set.has_tiles ? whole_rows(g.out[1]) : 60;  // positions
-  const auto compute = set.has_tiles ? int8_amx : int8_direct;
   const bool in_place = in_rows && !set.is_signed && g.pad[0] == 0 && g.pad[1] == 0 && patch.length % 4 == 0;
   Scratch staged(in_place ? 0 : size_t((rows.pad_before + rows.in_rows + rows.pad_after) * patch.line + int8_overread));
   if (in_place) {
@@ -241,14 +244,22 @@ void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint
   }
   const auto* const start =
       set.is_signed ? reinterpret_cast<const int32_t*>(packed + int8_packed_bytes(patch, g.out_channels)) : nullptr;
-  Scratch sums(size_t(std::min(together, part.positions) * int8_filters) * 4);
+  const int64_t block = set.has_tiles ? int8_amx_filters : int8_filters;
+  Int8Tiles tiles;
+  Scratch sums(size_t(std::min(together, part.positions) * block) * 4);
   const int64_t first = part.first, positions = part.positions, channel = part.channel;
   part.sums = sums.as<int32_t>();
-  for (int64_t f = 0; f < g.out_channels; f += int8_filters) {
-    part.channel = channel + f, part.channels = std::min(int8_filters, g.out_channels - f);
+  for (int64_t f = 0; f < g.out_channels; f += block) {
+    part.channel = channel + f, part.channels = std::min(block, g.out_channels - f);
     for (int64_t at = 0; at < positions; at += together) {
       part.first = first + at, part.positions = std::min(together, positions - at);
-      compute(patch, x, packed, g.out[1], at, part.positions, f, part.channels, start, part.sums, part.channels);
+      if (set.has_tiles) {
+        const bool fetch = at == 0 && f + 2 * block <= g.out_channels;
+        int8_amx(tiles, patch, x, packed, g.out[1], at, part.positions, f, part.channels, fetch, start, part.sums,
+                 part.channels);
+      } else {
+        int8_direct(patch, x, packed, g.out[1], at, part.positions, f, part.channels, start, part.sums, part.channels);
+      }
       finish(part);
     }
   }
@@ -276,7 +287,7 @@ void Int8ConvSet::pack(const int8_t* weights, std::byte* packed) const {
   const int64_t channels = g.in_channels / g.groups, taps = g.taps();
   for (int64_t s = 0; s < slices; ++s, weights += g.weights(), packed += slice_bytes()) {
     if (is_direct) {
-      int8_pack(g, weights, packed);
+      int8_pack(g, weights, has_tiles ? int8_lanes : int8_filters, packed);
       auto* const start = reinterpret_cast<int32_t*>(packed + int8_packed_bytes(Int8Patch(g), g.out_channels));
       for (int64_t o = 0; o < g.out_channels; ++o) {
         const int8_t* const filter = weights + o * channels * taps;

@@ -28,7 +28,7 @@ struct Int8ConvSet : KernelState {
   onednn::Primitive to_inner;     // the weights of a slice into the primitives' layout
   int64_t patch = 0;              // our kernel of int16: products per sum, rounded up to a multiple of 32
   bool is_direct = false;         // by int8_direct
-  bool has_tiles = false;         // ... or, with the same packed weights, by int8_amx
+  bool has_tiles = false;         // ... or int8_amx
 
   bool is_own() const { return patch > 0; }
   size_t slice_bytes() const;  // of packed weights

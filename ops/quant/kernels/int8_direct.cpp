@@ -25,12 +25,12 @@ size_t int8_packed_bytes(const Int8Patch& patch, int64_t filters) {
   return size_t((filters + int8_lanes - 1) / int8_lanes * int8_lanes * patch.runs() * patch.quads() * 4);
 }
 
-void int8_pack(const ConvGeometry& g, const int8_t* weights, std::byte* packed) {
+void int8_pack(const ConvGeometry& g, const int8_t* weights, int64_t block, std::byte* packed) {
   const Int8Patch patch(g);
   const int64_t taps = g.taps(), channels = g.in_channels, quads = patch.quads();
   auto* to = reinterpret_cast<int8_t*>(packed);
-  for (int64_t begin = 0; begin < g.out_channels; begin += int8_filters) {
-    const int64_t some = std::min(int8_filters, g.out_channels - begin);
+  for (int64_t begin = 0; begin < g.out_channels; begin += block) {
+    const int64_t some = std::min(block, g.out_channels - begin);
     const int64_t lanes = (some + int8_lanes - 1) / int8_lanes * int8_lanes;
     for (int64_t run = 0; run < patch.runs(); ++run) {
       const int64_t tap = run * (taps / patch.runs());

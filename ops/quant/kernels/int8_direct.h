@@ -24,16 +24,18 @@ struct Int8Patch {
 bool has_int8_direct();
 
 constexpr int64_t int8_lanes = 16;    // filters of a vector
-constexpr int64_t int8_filters = 64;  // ... of a block: four vectors
 constexpr int64_t int8_overread = 4;  // bytes that may be read after a run
+
+constexpr int64_t int8_filters = 64;  // of a block: four vectors
 
 // The bytes of packed filters.
 size_t int8_packed_bytes(const Int8Patch& patch, int64_t filters);
-// From int8 (filters, channels, taps): by blocks of filters, then by runs and quads, 4 bytes of each filter together.
-void int8_pack(const ConvGeometry& g, const int8_t* weights, std::byte* packed);
+// From int8 (filters, channels, taps): by blocks of so many filters, then by runs and quads, 4 bytes of each filter
+// together.
+void int8_pack(const ConvGeometry& g, const int8_t* weights, int64_t block, std::byte* packed);
 // sums[i * stride + f] for the results [first, first + count) of rows of `width`, with filter + f for f < filters,
-// which are of one block. `image`: what the result 0 reads begins there. `start`: what each filter's sum starts at, or
-// null.
+// which are of one block of int8_filters. `image`: what the result 0 reads begins there. `start`: what each filter's
+// sum starts at, or null.
 void int8_direct(const Int8Patch& patch, const uint8_t* image, const std::byte* packed, int64_t width, int64_t first,
                  int64_t count, int64_t filter, int64_t filters, const int32_t* start, int32_t* sums, int64_t stride);
 

@@ -123,24 +123,24 @@ void SumsToFloats(const int32_t* sums, int64_t rows, int64_t channels, const int
   }
 }
 
+// A vector of channels at a time, whose bias and scale stay in registers.
 template <class T>
 HWY_INLINE void NarrowSums(const int32_t* sums, int64_t rows, int64_t channels, LevelsOfSums how, T* to,
                            int64_t stride) {  // a copy of `how`, which stores of bytes cannot change
-  for (int64_t r = 0; r < rows; ++r, sums += channels, to += stride) {
-    for_each_vector<float>(channels, [&](auto d, int64_t c) HWY_ATTR {
-      auto y = hn::Zero(d);
-      if (how.whole) {
-        const hn::RebindToSigned<decltype(d)> di;
-        y = hn::ConvertTo(d, hn::Add(hn::LoadU(di, sums + c), hn::LoadU(di, how.bias + c)));
-        y = hn::Mul(y, hn::LoadU(d, how.scale + c));
-      } else {
-        y = FinishedSums(d, sums + c, how.bias ? how.bias + c : nullptr, how.scale + c);
-      }
+  for_each_vector<float>(channels, [&](auto d, int64_t c) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto bias = how.bias ? hn::LoadU(di, how.bias + c) : hn::Zero(di);
+    const auto whole_bias = how.whole ? bias : hn::Zero(di);
+    const auto number_bias = hn::ConvertTo(d, how.whole ? hn::Zero(di) : bias);
+    const auto scale = hn::LoadU(d, how.scale + c), zero = hn::Set(d, how.zero);
+    for (int64_t r = 0; r < rows; ++r) {
+      auto y = hn::ConvertTo(d, hn::Add(hn::LoadU(di, sums + r * channels + c), whole_bias));
+      y = hn::Mul(hn::Add(y, number_bias), scale);
       if (how.relu) y = hn::Max(y, hn::Zero(d));
-      if (how.zero != 0) y = hn::Add(hn::Round(y), hn::Set(d, how.zero));
-      StoreLevels(d, y, to + c);
-    });
-  }
+      if (how.zero != 0) y = hn::Add(hn::Round(y), zero);
+      StoreLevels(d, y, to + r * stride + c);
+    }
+  });
 }
 
 void SumsToLevels(const int32_t* sums, int64_t rows, int64_t channels, const LevelsOfSums& how, void* levels,

@@ -29,7 +29,7 @@ ConvGeometry geometry(std::mt19937& rng) {
 
 // How many of 200 geometries the kernel has, all of them with the right sums.
 template <class Kernel>
-int agreeing(Kernel kernel, bool (*has)(const Int8Patch&)) {
+int agreeing(Kernel kernel, bool (*has)(const Int8Patch&), int64_t packed_by, int64_t block) {
   std::mt19937 rng(1);
   int taken = 0;
   for (int i = 0; i < 200; ++i) {
@@ -45,12 +45,15 @@ int agreeing(Kernel kernel, bool (*has)(const Int8Patch&)) {
     for (auto& w : weights) w = int8_t(rng());
     for (auto& s : start) s = int32_t(rng() % 1000);
     std::vector<std::byte> packed(int8_packed_bytes(patch, g.out_channels));
-    int8_pack(g, weights.data(), packed.data());
+    int8_pack(g, weights.data(), packed_by, packed.data());
     const bool with_start = i % 2 == 0;
     const int64_t width = g.out[1], positions = g.out_positions();
-    const int64_t first = int64_t(rng()) % positions, count = 1 + int64_t(rng()) % (positions - first);
-    for (int64_t f = 0; f < g.out_channels; f += int8_filters) {
-      const int64_t filters = std::min(int8_filters, g.out_channels - f), stride = filters + 3;
+    int64_t first = int64_t(rng()) % positions, count = 1 + int64_t(rng()) % (positions - first);
+    if (i % 4 < 2) {  // whole rows, which may share tiles
+      first = first / width * width, count = (count + width - 1) / width * width;
+    }
+    for (int64_t f = 0; f < g.out_channels; f += block) {
+      const int64_t filters = std::min(block, g.out_channels - f), stride = filters + 3;
       std::vector<int32_t> sums(size_t(count * stride), -7), expected = sums;
       for (int64_t p = 0; p < count; ++p) {
         const uint8_t* const x = image.data() + (first + p) / width * patch.step_y + (first + p) % width * patch.step_x;
@@ -77,7 +80,8 @@ int agreeing(Kernel kernel, bool (*has)(const Int8Patch&)) {
 
 TEST_CASE("int8 sums: by instructions that sum four products") {
   if (has_int8_direct()) {
-    CHECK(agreeing(int8_direct, [](const Int8Patch&) { return true; }) == 200);
+    CHECK(agreeing(
+              int8_direct, [](const Int8Patch&) { return true; }, int8_filters, int8_filters) == 200);
   } else {
     WARN("this processor does not have them");
   }
@@ -86,7 +90,17 @@ TEST_CASE("int8 sums: by instructions that sum four products") {
 TEST_CASE("int8 sums: by tiles") {
   const Int8Patch whole(ConvGeometry{.in_channels = 64, .kernel = {1, 1}, .stride = {1, 1}, .dilate = {1, 1}});
   if (has_int8_amx(whole)) {
-    CHECK(agreeing(int8_amx, has_int8_amx) > 100);
+    const auto kernel = [](const Int8Patch& patch, const uint8_t* image, const std::byte* packed, int64_t width,
+                           int64_t first, int64_t count, int64_t f, int64_t filters, const int32_t* start,
+                           int32_t* sums, int64_t stride) {
+      Int8Tiles tiles;
+      const int64_t some = count / 2;  // in two calls, of which the second finds the tiles as the first left them
+      int8_amx(tiles, patch, image, packed, width, first, some, f, filters, false, start, sums, stride);
+      int8_amx(tiles, patch, image, packed, width, first + some, count - some, f, filters, true, start,
+               sums + some * stride, stride);
+      int8_amx(tiles, patch, image, packed, width, first, count, f, filters, true, start, sums, stride);
+    };
+    CHECK(agreeing(kernel, has_int8_amx, int8_lanes, int8_amx_filters) > 100);
   } else {
     WARN("this processor does not have them");
   }
