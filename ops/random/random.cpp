@@ -141,14 +141,14 @@ void run_cpu(const op::RandomRandint& op, KernelContext& c) {
 void op::SampleMultinomial::infer(InferContext& c) const {
   c.expect_floating();
   const Shape& data = c.shape(0);
-  if (data.ndim() != 1 && data.ndim() != 2) c.fail("data must be (k,) or (batch, k), got " + data.str());
+  if (data.ndim() == 0) c.fail("data must be (..., k), got " + data.str());
   if (data.back() == 0) c.fail("needs at least one class, got " + data.str());
   if (data.back() - 1 > consecutive_integers(dtype)) {
     c.fail_dtype("classes up to " + to_text(data.back() - 1) + " are no values of dtype " + to_text(dtype));
   }
   if (!shape.is_known()) c.fail("shape must have no unknown dimension, got " + shape.str());
   Shape out;
-  if (data.ndim() == 2) out.push_back(data[0]);
+  for (int i = 0; i + 1 < data.ndim(); ++i) out.push_back(data[i]);
   for (int64_t d : shape) out.push_back(d);
   if (out.empty()) out = Shape(1);
   c.set_output(0, out, dtype);

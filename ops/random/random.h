@@ -357,7 +357,7 @@ void run_cuda(const op::Sample<D>&, KernelContext& c) {
 // --- Draws of classes and orders.
 
 namespace op {
-// Class numbers drawn with the probabilities in the rows of data, (k,) or (batch, k); they are divided by their
+// Class numbers drawn with the probabilities in the rows of data, (..., k), which are divided by their
 // sum. `shape` draws for each row. With get_prob, a second output of data's dtype: the logarithm of the number in data
 // for each class that was drawn, through which the gradient flows. A row of negative, NaN or only zero probabilities is
 // an error of the running operator; on a GPU, which cannot report it, the row's draws are -1 and their logarithms NaN.

@@ -99,6 +99,8 @@ void draw_rows(Rows& rows) {
   };
   multinomial({3}, {0.25, 0.25, 0.5}, {1000}, {1000}, DType::int32),
       multinomial({2, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 31, 33}, DType::float32);
+  multinomial({2, 1, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 1, 31, 33}, DType::int32),
+      multinomial({2, 2, 2, 1}, std::vector<double>(8, 1), {}, {2, 2, 2}, DType::float32);
   multinomial({1, 7}, std::vector<double>(7, 1), {}, {1}, DType::int64),
       multinomial({4}, {0, 0, 1, 0}, {}, {1}, DType::uint8), multinomial({0, 3}, {}, {}, {0}, DType::int32);
   multinomial_with_logarithms(rows);
