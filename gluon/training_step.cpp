@@ -73,7 +73,7 @@ constexpr const char* scale_name = "loss_scale";
 Symbol program_of(const Symbol& traced, bool scales_losses) {
   if (!scales_losses) return traced;
   std::vector<Symbol> outputs;
-  for (int64_t i = 0; i < traced.num_outputs(); ++i) outputs.push_back(sym.BlockGrad(traced.output(int(i))));
+  for (int64_t i = 0; i < traced.num_outputs(); ++i) outputs.push_back(traced.output(int(i)).detach());
   const Symbol state = Symbol::variable(scale_name, Shape(2), DType::float32);
   const Symbol scale = sym.slice_axis(state, 0, 0, 1);
   const Symbol loss = traced.output(0);

@@ -159,7 +159,7 @@ class TrainingStep {
       [&]<size_t... I>(std::index_sequence<I...>) { results.add(fn(Symbol(in[I])...)); }
       (std::make_index_sequence<arity>());
     }
-    for (size_t i = 1; i < results.arrays.size(); ++i) results.arrays[i] = sym.BlockGrad(results.arrays[i]);
+    for (size_t i = 1; i < results.arrays.size(); ++i) results.arrays[i] = results.arrays[i].detach();
     return results.arrays;
   }
   enum class Ends : uint8_t { with_sums, with_update, with_gradients };  // the last: over ranks, which update later

@@ -63,6 +63,10 @@ class OpGradFunction final : public GradFunction {
     Context context(*this, call);
     def_.grad(attrs_.get(), context);
   }
+  NDArray own_head(size_t i) const override {
+    const bool is_own = !outputs_.empty() && def_.traits_of(attrs_.get()).ignores_head;
+    return is_own ? filled_like(outputs_[i].array, 0) : NDArray();
+  }
   Operator recorded_operator() const override {
     Operator call{.def = &def_, .attrs = attrs_.get()};
     for (const SavedArray& i : inputs_) call.inputs.push_back(i.array.ptr().get());
@@ -255,7 +259,9 @@ class BackwardPass {
     if (!h) return;
     if (auto it = asked.find(h); it != asked.end()) accumulate(it->second, gradient);
     if (h->node) {
-      accumulate(h->node->heads[h->output], std::move(gradient));
+      NDArray& head = h->node->heads[h->output];
+      if (!gradient.defined() && !head.defined()) gradient = h->node->function->own_head(h->output);
+      accumulate(head, std::move(gradient));
       if (!std::exchange(h->node->queued, true)) queue_.push({h->node});
     } else if (h->req != GradReq::null) {
       Leaf& leaf = leaves[h];

@@ -43,6 +43,10 @@ class ProgramGradFunction final : public GradFunction {
       call.gradients[i] = std::move(gradients[i]);
     }
   }
+  // The program's function may be a loss, whose gradient is its own.
+  NDArray own_head(size_t i) const override {
+    return outputs_.empty() ? NDArray() : autograd::filled_like(outputs_[i].array, 0);
+  }
   // What backward captures may hold an output, and so this call.
   void release() override { inputs_.clear(), outputs_.clear(), backward_.reset(); }
 

@@ -110,7 +110,8 @@ struct OpTraits {
   // The derivative is zero wherever it exists (sign, argmax), or is meant to be (BlockGrad): the operator has no
   // `grad`, and gradients end here. A backward through an operator with neither throws StateError.
   bool flat = false;
-  // The gradient is the operator's own, whatever arrives (SoftmaxOutput): two equal calls give it twice.
+  // The gradient is the operator's own, whatever arrives (SoftmaxOutput): two equal calls give it twice, and where what
+  // is computed from it has a derivative of zero (BlockGrad), it is given as well.
   bool ignores_head = false;
   ops::Names aliases{};  // other names seen in files
 };

@@ -12,6 +12,13 @@ std::vector<bool> wanted_values(const ControlFlow& p, std::vector<bool> wanted, 
   return wanted;
 }
 
+std::vector<bool> own_values(const ControlFlow& p, std::vector<bool> own) {
+  if (!p.is_own && std::ranges::find(own, true) == own.end()) return {};
+  own.resize(size_t(p.num_values()));
+  for (int j = p.num_data; p.is_loop() && j < p.num_data + p.num_states; ++j) own[size_t(j)] = true;
+  return own;
+}
+
 Sequence<Arrivals> find_rounds(const ControlFlow& p, const Arrivals& first, int64_t most,
                                FunctionRef<Arrivals(const Arrivals&)> visit) {
   return sequence_of(first, most, [&](Arrivals heads) {
@@ -43,11 +50,12 @@ Arrives in_all(std::span<const Arrives> all) {
 }  // namespace
 
 std::vector<Arrives> find_arrivals(const ControlFlow& p, const std::vector<Arrives>& heads,
-                                   const std::vector<bool>& wanted, std::span<const TensorMeta> inputs) {
+                                   const std::vector<bool>& wanted, const std::vector<bool>& own,
+                                   std::span<const TensorMeta> inputs) {
   const std::vector<TensorMeta> metas = p.iteration(inputs);
   const std::vector<bool> values = wanted_values(p, wanted, metas);
   auto arrives_through = [&](size_t graph, const Arrivals& at_results) {
-    GradientForm form{.heads = at_results};
+    GradientForm form{.heads = at_results, .own = own_values(p, own)};
     try {
       with_gradient(p.inferred(graph, metas), values, form);
     } catch (const StateError&) {  // an operator without a gradient, which is an error when this graph's gradient runs

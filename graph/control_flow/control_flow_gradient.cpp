@@ -31,7 +31,8 @@ std::vector<bool> wanted_values(const ControlFlowGradient& r, std::span<const Te
 Joint make_joint(const ControlFlowGradient& r, size_t graph, const Arrivals& heads, bool adds,
                  const ControlFlowState& s, const KernelContext& c) {
   const std::vector<bool> wanted = wanted_values(r, s.metas);
-  GradientForm form{.heads = heads, .sums = sums_of(*r.program, wanted, adds), .reports = true};
+  GradientForm form{
+      .heads = heads, .sums = sums_of(*r.program, wanted, adds), .own = own_values(*r.program, r.own), .reports = true};
   if (!r.kept) form.keeps = c.training;  // loops inside return more than the values that this one has kept
   Graph g = with_gradient(passes::drop_dropout(r.program->inferred(graph, s.metas), c.training), wanted, form);
   if (r.kept) g = read_kept(g, *r.kept);

@@ -99,7 +99,7 @@ std::vector<NDArray> keep_values(ControlFlowGradient& request, GradContext& g, s
   if (!tracer || !tracer->keeps) return {};
   std::vector<bool> wanted;
   for (Arrives a : request.gradients) wanted.push_back(a != Arrives::never);
-  const auto loop = graph::keep_values(*request.program, request.heads, wanted, metas, *tracer->keeps);
+  const auto loop = graph::keep_values(*request.program, request.heads, wanted, request.own, metas, *tracer->keeps);
   if (!loop) return {};
   const std::vector<TensorMeta> results = loop->program->infer(metas);
   const ForeachOp op{loop->program};
@@ -126,7 +126,8 @@ void op::ControlFlowOp<K>::grad(GradContext& g) const {
     metas.push_back({g.input_like(i).shape(), g.input_like(i).dtype()});
     wanted.push_back(g.wants(i) && is_floating(metas.back().dtype));
   }
-  ControlFlowGradient request{.program = program, .gradients = {}, .heads = {}};
+  ControlFlowGradient request{.program = program, .gradients = {}, .heads = {}, .own = {}};
+  if (const auto* tracer = dynamic_cast<GraphTracer*>(Interceptor::current())) request.own = tracer->own_inputs;
   std::vector<NDArray> presences;
   for (int i = 0; i < num_outputs(); ++i) {
     const bool arrives = g.has_head(i) && is_floating(g.output(i).dtype());
@@ -136,7 +137,7 @@ void op::ControlFlowOp<K>::grad(GradContext& g) const {
     if (presence.defined()) presences.push_back(presence);
   }
   for (const NDArray& p : presences) inputs.push_back(&p);
-  request.gradients = find_arrivals(*program, request.heads, wanted, metas);
+  request.gradients = find_arrivals(*program, request.heads, wanted, request.own, metas);
   const std::vector<NDArray> kept = keep_values(request, g, metas);
   for (const NDArray& k : kept) inputs.push_back(&k);
   const op::ControlFlowGrad op{intern_gradient(std::move(request))};

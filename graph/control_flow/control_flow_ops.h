@@ -30,8 +30,10 @@ template <graph::ControlKind K>
 struct ControlFlowOp {
   const graph::ControlFlow* program = nullptr;
   static constexpr OpTraits traits{.name = graph::control_flow_op(K), .variadic = true};
+  static constexpr OpTraits own_traits{.name = graph::control_flow_op(K), .variadic = true, .ignores_head = true};
   static constexpr void fields(auto) {}  // in files it is a node with subgraphs: control_flow_file.h
   static const OpDef def;
+  const OpTraits& traits_of() const { return program && program->is_own ? own_traits : traits; }
   int num_inputs() const { return program->num_inputs(); }
   int num_outputs() const { return program->num_results(); }
   void infer(InferContext& c) const;
@@ -73,9 +75,10 @@ void run_cpu(const op::ControlFlowGrad& op, KernelContext& c);
 namespace kaon::graph {
 
 // By input of the node, of those with wanted[i]: does a gradient arrive there when these heads arrive? As on arrays,
-// some branch or iteration must send one. `inputs`: shapes and dtypes of the node's inputs.
+// some branch or iteration must send one. `own`: as ControlFlowGradient's. `inputs`: shapes and dtypes of the node's.
 std::vector<Arrives> find_arrivals(const ControlFlow& program, const std::vector<Arrives>& heads,
-                                   const std::vector<bool>& wanted, std::span<const TensorMeta> inputs);
+                                   const std::vector<bool>& wanted, const std::vector<bool>& own,
+                                   std::span<const TensorMeta> inputs);
 
 }  // namespace kaon::graph
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -86,13 +87,17 @@ struct Programs : WithMutex {
   std::multimap<std::string, std::unique_ptr<const ControlFlow>> table;
 };
 struct Gradients : WithMutex {
-  std::map<std::tuple<const ControlFlow*, std::vector<Arrives>, std::vector<Arrives>, std::optional<std::vector<int>>>,
-           std::unique_ptr<const ControlFlowGradient>>
-      table;
+  using Key = std::tuple<const ControlFlow*, std::vector<Arrives>, std::vector<Arrives>, std::vector<bool>,
+                         std::optional<std::vector<int>>>;
+  std::map<Key, std::unique_ptr<const ControlFlowGradient>> table;
 };
 }  // namespace
 
 const ControlFlow* intern_program(ControlFlow program) {
+  program.is_own = std::ranges::any_of(program.graphs, [](const Graph& g) {
+    return std::ranges::any_of(g.nodes,
+                               [](const Node& n) { return n.op && n.op->traits_of(n.attrs.get()).ignores_head; });
+  });
   Programs& all = ProcessWide<Programs>::get();
   std::string text = program.name();
   for (const Graph& g : program.graphs) text += g.str();
@@ -107,7 +112,7 @@ const ControlFlow* intern_program(ControlFlow program) {
 const ControlFlowGradient* intern_gradient(ControlFlowGradient gradient) {
   Gradients& all = ProcessWide<Gradients>::get();
   std::lock_guard lock(all);
-  auto& kept = all.table[{gradient.program, gradient.gradients, gradient.heads, gradient.kept}];
+  auto& kept = all.table[{gradient.program, gradient.gradients, gradient.heads, gradient.own, gradient.kept}];
   if (!kept) kept = std::make_unique<const ControlFlowGradient>(std::move(gradient));
   return kept.get();
 }

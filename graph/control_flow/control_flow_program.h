@@ -19,6 +19,7 @@ struct ControlFlow {
   int num_kept = 0;            // of an iteration of a foreach, for its gradient
   int64_t max_iterations = 0;  // of a while_loop
   bool is_random = false;      // draws numbers, at least in training
+  bool is_own = false;         // has an output layer, whose gradient is its own
 
   const char* name() const;  // "foreach"
   bool is_loop() const { return kind != ControlKind::cond; }
@@ -41,6 +42,7 @@ struct ControlFlowGradient {
   const ControlFlow* program = nullptr;
   std::vector<Arrives> gradients;  // by input of the node; never: not wanted, or none arrives
   std::vector<Arrives> heads;      // by output of the node
+  std::vector<bool> own;           // by input of the node, as in GradientForm
   // Of a foreach, results whose rows are given, so that nothing of the forward is computed again. Empty: all of it is.
   std::optional<std::vector<int>> kept{};
 

@@ -45,8 +45,8 @@ class ReadValues {
 }  // namespace
 
 std::optional<KeptLoop> keep_values(const ControlFlow& p, const std::vector<Arrives>& heads,
-                                    const std::vector<bool>& wanted, std::span<const TensorMeta> inputs,
-                                    bool training) {
+                                    const std::vector<bool>& wanted, const std::vector<bool>& own,
+                                    std::span<const TensorMeta> inputs, bool training) {
   if (p.kind != ControlKind::foreach) return {};
   const std::vector<TensorMeta> metas = p.iteration(inputs);
   const std::vector<bool> values = wanted_values(p, wanted, metas);
@@ -55,7 +55,8 @@ std::optional<KeptLoop> keep_values(const ControlFlow& p, const std::vector<Arri
   try {
     bool adds = false;
     find_rounds(p, heads, most_iterations(p, inputs[0].shape), [&](const Arrivals& at_results) {
-      GradientForm form{.heads = at_results, .sums = sums_of(p, values, adds), .reports = true};
+      GradientForm form{
+          .heads = at_results, .sums = sums_of(p, values, adds), .own = own_values(p, own), .reports = true};
       read.add(with_gradient(body, values, form));
       adds = true;
       return std::move(form.arrives);

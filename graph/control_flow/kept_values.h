@@ -13,10 +13,11 @@ struct KeptLoop {
   std::vector<int> results;
 };
 
-// For a gradient that arrives at the results by `heads`, of the inputs with wanted[i]; `inputs`: shapes and dtypes of
-// the node's inputs. None for other loops than foreach, and where the gradient is an error.
+// For a gradient that arrives at the results by `heads`, of the inputs with wanted[i]; `own`: as ControlFlowGradient's;
+// `inputs`: shapes and dtypes of the node's. None for other loops than foreach, and where the gradient is an error.
 std::optional<KeptLoop> keep_values(const ControlFlow& program, const std::vector<Arrives>& heads,
-                                    const std::vector<bool>& wanted, std::span<const TensorMeta> inputs, bool training);
+                                    const std::vector<bool>& wanted, const std::vector<bool>& own,
+                                    std::span<const TensorMeta> inputs, bool training);
 
 // A body's graph with its gradient, of which one input more for each of `results` takes the place of that value.
 Graph read_kept(const Graph& with_gradient, const std::vector<int>& results);

@@ -52,6 +52,9 @@ int64_t most_iterations(const ControlFlow& program, const Shape& first);
 std::vector<bool> wanted_values(const ControlFlow& program, std::vector<bool> wanted,
                                 std::span<const TensorMeta> metas);
 
+// GradientForm::own for a graph, from that of the node: what an iteration computes may go into any state.
+std::vector<bool> own_values(const ControlFlow& program, std::vector<bool> own);
+
 // By input of a graph whose gradient takes part: is what it computes added to what later iterations have? Empty:
 // nowhere.
 std::vector<bool> sums_of(const ControlFlow& program, const std::vector<bool>& wanted, bool adds);

@@ -235,6 +235,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   Graph graph = trace();
   // A gradient that is zero because none arrives is recorded imperatively too: all gradients are.
   if (!key.wanted.empty() && program_.defined()) options.recorded = recorded_outputs(graph, key.wanted);
+  if (!key.wanted.empty()) options.own = own_gradients(graph, key.wanted);
   if (!key.wanted.empty() && !program_.defined()) options.copied = inputs_updated_in_copies(graph, key.training);
   try {
     graph = passes::run(std::move(graph), passes);

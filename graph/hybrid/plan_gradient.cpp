@@ -33,6 +33,11 @@ class PlanGradFunction final : public GradFunction {
 
   bool writes_in_place() const override { return true; }
 
+  NDArray own_head(size_t i) const override {
+    const std::vector<bool>& own = plan_->options().own;
+    return run_ && !own.empty() && own[i] ? autograd::filled_like(outputs_[i].array, 0) : NDArray();
+  }
+
   void backward(const GradCall& call) override {
     const PlanOptions& options = plan_->options();
     for (size_t i = 0; i < options.refusals.size(); ++i) {

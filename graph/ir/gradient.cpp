@@ -34,6 +34,16 @@ struct Arrival {
   void add_presence(const NDArray& other) {
     presence = presence.defined() && other.defined() ? nd.maximum(presence, other) : NDArray();
   }
+  // Zeros arrive as well: see Reach.
+  void add_zeros(const TensorMeta& meta, const NDArray& other) {
+    if (!is_there()) {
+      *this = {.gradient = nd.zeros(meta.shape, {.dtype = meta.dtype}), .presence = other};
+    } else if (presence.ptr() != other.ptr()) {
+      gradient = masked();
+      is_masked = true;
+      add_presence(other);
+    }
+  }
   void add(Arrival more) {
     if (!is_there()) {
       *this = std::move(more);
@@ -45,6 +55,22 @@ struct Arrival {
       is_masked = true;
       add_presence(more.presence);
     }
+  }
+};
+
+// Does the backward come to a node, be it that its readers send it no gradient, as theirs is zero? An output layer
+// gives its own all the same. `presence`: as an Arrival's.
+struct Reach {
+  bool is_there = false;
+  NDArray presence;
+
+  void add(const NDArray& other) {
+    if (!is_there) {
+      presence = other;
+    } else if (presence.ptr() != other.ptr()) {
+      presence = presence.defined() && other.defined() ? nd.maximum(presence, other) : NDArray();
+    }
+    is_there = true;
   }
 };
 
@@ -164,6 +190,19 @@ bool flows_through(const std::vector<bool>& outputs) {
   return std::find(outputs.begin(), outputs.end(), true) != outputs.end();
 }
 
+// By node: is it an output layer with a gradient of its own, or computed from one? `inputs`: those that are.
+std::vector<bool> with_own_gradients(const Graph& graph, const Flow& flows, const std::vector<bool>& inputs) {
+  std::vector<bool> own(graph.nodes.size());
+  for (size_t i = 0; i < inputs.size(); ++i) own[graph.inputs[i]] = inputs[i];
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!node.op || !flows_through(flows[n])) continue;
+    own[n] = node.op->traits_of(node.attrs.get()).ignores_head ||
+             std::ranges::any_of(node.inputs, [&](ValueId v) { return own[v.node] && flows[v.node][v.output]; });
+  }
+  return own;
+}
+
 // Inputs that are updated, as copies.
 Graph update_copies(Graph graph, bool training) {
   const std::vector<bool> updated = passes::updated_nodes(graph, training);
@@ -229,6 +268,14 @@ std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>
   return recorded;
 }
 
+std::vector<bool> own_gradients(const Graph& program, const std::vector<bool>& wanted) {
+  const Flow flows = flow_from(program, wanted);
+  const std::vector<bool> own = with_own_gradients(program, flows, {});
+  std::vector<bool> result;
+  for (ValueId v : program.outputs) result.push_back(own[v.node] && flows[v.node][v.output]);
+  return result;
+}
+
 std::vector<std::string> refused_gradients(const Graph& program, const std::vector<bool>& wanted) {
   std::vector<std::string> why(program.num_forward_outputs);
   for (size_t i = 0; i < why.size(); ++i) {
@@ -277,6 +324,8 @@ std::vector<Arrives> arrivals(const std::vector<bool>& heads) {
 Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& form) {
   const size_t forward_nodes = graph.nodes.size();
   const Flow flows = flow_from(graph, wanted);
+  const std::vector<bool> own = with_own_gradients(graph, flows, form.own);
+  std::vector<Reach> reached(forward_nodes);
   GraphTracer tracer(graph, Phase::backward);
   const GraphTracer::Scope scope(tracer);
   std::vector<std::vector<Arrival>> arrived(forward_nodes);  // by node and output
@@ -327,24 +376,44 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
   }
   for (size_t k = forward_nodes; k-- > 0;) {
     if (!flows_through(flows[k]) || !graph.nodes[k].op) continue;
-    if (std::none_of(arrived[k].begin(), arrived[k].end(), [](const Arrival& a) { return a.is_there(); })) continue;
+    Reach here = reached[k];
+    const bool arrives = std::ranges::any_of(arrived[k], &Arrival::is_there);
+    if (!arrives && !here.is_there) continue;
     Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
-    if (node.op->traits.flat) continue;
+    const bool is_own = node.op->traits_of(node.attrs.get()).ignores_head;
+    for (uint32_t i = 0; is_own && here.is_there && i < node.outputs.size(); ++i) {
+      if (flows[k][i] && autograd::has_gradient(node.outputs[i].dtype)) {
+        arrived[k][i].add_zeros(node.outputs[i], here.presence);
+      }
+    }
+    const ArrivedHeads node_heads(arrived[k]);
+    if (arrives) here.add(node_heads.any.presence);
+    const auto flows_to = [&](ValueId v) {
+      return flows[v.node][v.output] && autograd::has_gradient(graph.meta(v).dtype);
+    };
+    const auto reach = [&](ValueId v) {
+      if (own[v.node] && flows_to(v)) reached[v.node].add(here.presence);
+    };
+    if (node.op->traits.flat || (!arrives && !is_own)) {
+      for (ValueId v : node.inputs) reach(v);
+      continue;
+    }
     if (lacks_gradient(*node.op)) refuse_gradient(*node.op);
     tracer.name = node.name + "_grad";
     std::vector<bool> wants;
-    for (ValueId v : node.inputs)
-      wants.push_back(flows[v.node][v.output] && autograd::has_gradient(graph.meta(v).dtype));
-    const ArrivedHeads node_heads(arrived[k]);
+    for (ValueId v : node.inputs) wants.push_back(flows_to(v));
     std::vector<bool> takes_rows;
     for (ValueId v : node.inputs) takes_rows.push_back(input_with_rows(v).has_value());
     Context context(tracer, node, uint32_t(k), node_heads, wants, std::move(takes_rows));
     tracer.gradient_of = traced_node(node);
     tracer.step = 0;
+    tracer.own_inputs.clear();
+    for (ValueId v : node.inputs) tracer.own_inputs.push_back(own[v.node] && flows_to(v));
     node.op->grad(node.attrs.get(), context);
     tracer.gradient_of.reset();  // sums of what arrives from several readers are in another order where passes have run
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (context.result[i].is_there() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
+      else reach(node.inputs[i]);
     }
     for (RowPart& part : context.rows) {
       ArrivedRows& to = rows[*input_with_rows(node.inputs[part.input])];
@@ -356,6 +425,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     if (!wanted[i]) continue;
     Arrival& a = arrived[graph.inputs[i]][0];
     const TensorMeta m = graph.nodes[graph.inputs[i]].outputs[0];
+    if (const Reach& r = reached[graph.inputs[i]]; r.is_there) a.add_zeros(m, r.presence);
     if (!form.rows.empty() && form.rows[i]) {
       if (!a.is_there()) {
         if (!rows[i].are_there()) continue;

@@ -12,9 +12,12 @@ enum class Arrives : uint8_t { never, sometimes, always };
 
 // What else is asked of a gradient, and what came of it: for the body of a loop.
 struct GradientForm {
-  std::vector<Arrives> heads{};    // by output. Empty: always, at each
-  std::vector<bool> sums{};        // by input: is its gradient added to what a further input holds? Empty: nowhere
-  std::vector<bool> refused{};     // by output: its head comes in, but no gradient goes out from it. Empty: nowhere
+  std::vector<Arrives> heads{};  // by output. Empty: always, at each
+  std::vector<bool> sums{};      // by input: is its gradient added to what a further input holds? Empty: nowhere
+  std::vector<bool> refused{};   // by output: its head comes in, but no gradient goes out from it. Empty: nowhere
+  // By input: is it an output layer with a gradient of its own, or computed from one? Then one of zero arrives too, as
+  // behind BlockGrad. Empty: none is.
+  std::vector<bool> own{};
   bool reports = false;            // whether a gradient has arrived becomes an output, where it does so sometimes
   std::optional<bool> keeps{};     // loops return what their gradients read, in training or not. Empty: they run again
   std::vector<Arrives> arrives{};  // result, by input; without sums[i]
@@ -52,6 +55,9 @@ std::vector<bool> inputs_updated_in_copies(const Graph& gradients, bool training
 
 // By output, is it computed from an input with wanted[i]? So is what the imperative run records, be its gradient zero.
 std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted);
+
+// By output, is it, or what it is computed from, an output layer whose gradient is its own, whatever arrives?
+std::vector<bool> own_gradients(const Graph& program, const std::vector<bool>& wanted);
 
 // By output, why with_gradient throws for it: an operator without a gradient lies on the way. Empty: it does not.
 std::vector<std::string> refused_gradients(const Graph& program, const std::vector<bool>& wanted);

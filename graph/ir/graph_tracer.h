@@ -38,7 +38,8 @@ class GraphTracer final : public Interceptor {
   // They are steps of this node's gradient, numbered from step + 1.
   std::optional<uint32_t> gradient_of;
   uint32_t step = 0;
-  std::optional<bool> keeps;  // as in GradientForm
+  std::optional<bool> keeps;     // as in GradientForm
+  std::vector<bool> own_inputs;  // by input of the node whose gradient is taken: GradientForm::own
 
  private:
   Graph& graph_;

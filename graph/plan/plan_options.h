@@ -32,6 +32,7 @@ struct PlanOptions {
   // arrived follows the gradients among the results.
   std::vector<Arrives> arrives{};
   std::vector<bool> recorded{};  // by output: recorded_outputs(); empty: each is, or none
+  std::vector<bool> own{};       // by output: own_gradients(); empty: none
   int verify = 0;  // the number of calls, with their backwards, that are compared with the imperative run of `program`
   std::shared_ptr<const Graph> program{};  // passes::program(), before the passes
   std::optional<size_t> num_data{};        // the inputs after these are parameters; unset: not known

@@ -21,7 +21,8 @@ struct Callback {
                                    .variadic = true,
                                    .mutates = (uint32_t(1) << num_states) - 1,
                                    .mode_dependent = true,
-                                   .in_mxnet = false};
+                                   .in_mxnet = false,
+                                   .ignores_head = true};  // it may be a loss
   static constexpr void fields(auto field) {
     field("node", &Callback::node);
     field("inputs", &Callback::inputs);

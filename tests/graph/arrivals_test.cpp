@@ -176,9 +176,54 @@ TEST_CASE("arrivals: what is recorded before a hybridized call gets no gradient 
       CHECK((expected.second != std::vector<float>(3, 0)) == second);
     }
   };
-  check(flat, 1, false, false);
+  check(flat, 1, false, true);
   check(branches, 1, false, true);
-  check(branches, 0, true, false);
+  check(branches, 0, true, true);
+}
+
+// As in MXNet, whose programs keep a loss out of the gradient of what they print.
+TEST_CASE("arrivals: an output layer gives its gradient behind what has a derivative of zero") {
+  const auto check = [](auto reader, const std::vector<NDArray>& inputs) {
+    const Both own =
+        check_both([](auto F, auto x) { return List<array_of<decltype(x)>>{output_layer(F, x[0])}; }, {inputs[0]});
+    const Both both = check_both(reader, inputs, Sums::in_another_order);
+    CHECK(floats(both.gradients[0]) == floats(own.gradients[0]));
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      CHECK(floats(both.gradients[i]) == std::vector<float>(size_t(inputs[i].size()), 0));
+    }
+  };
+  const NDArray x = numbers({3}, 1), zeros = nd.zeros(Shape(3));
+  using Arrays = List<NDArray>;
+  check([](auto F, auto x) { return decltype(x){F.BlockGrad(output_layer(F, x[0]))}; }, Arrays{x});
+  check([](auto F, auto x) { return decltype(x){F.sum(F.log(F.BlockGrad(output_layer(F, x[0]))))}; }, Arrays{x});
+  check([](auto F, auto x) { return decltype(x){F.floor(F.sin(output_layer(F, x[0])) * 3) + 1}; }, Arrays{x});
+  check([](auto F, auto x) { return decltype(x){F.argmax(output_layer(F, x[0]), {.axis = 0})}; }, Arrays{x});
+  check([](auto F, auto x) { return decltype(x){output_layer(F, x[0]) > 0.5}; }, Arrays{x});
+  // the root's infinite derivative is not multiplied by zeros
+  check([](auto F, auto x) { return decltype(x){F.BlockGrad(output_layer(F, x[0]) + F.sqrt(x[1]))}; },
+        Arrays{x, zeros});
+  check(
+      [](auto F, auto x) {
+        const auto layer = output_layer(F, x[0]);
+        return decltype(x){contrib::cond(
+            x[1], [&] { return F.BlockGrad(layer); }, [&] { return F.sqrt(x[2]); })};
+      },
+      Arrays{x, nd.array({1}), zeros});
+  check(
+      [](auto F, auto x) {
+        return decltype(x){contrib::cond(
+            x[1], [&] { return F.BlockGrad(output_layer(F, x[0])); }, [&] { return F.sin(x[0]); })};
+      },
+      Arrays{x, nd.array({1})});
+  check(
+      [](auto F, auto x) {
+        using A = array_of<decltype(x)>;
+        auto [out, s] = contrib::foreach (
+            [&](const A& row, const A& s) { return std::pair(F.BlockGrad(row * output_layer(F, s)), F.floor(s)); },
+            x[1], x[0]);
+        return decltype(x){F.sum(out) + F.sum(F.BlockGrad(s))};
+      },
+      Arrays{x, nd.ones(Shape(1))});
 }
 
 }  // namespace arrivals_test

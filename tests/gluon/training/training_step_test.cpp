@@ -420,4 +420,25 @@ TEST_CASE("training step: one list of all inputs, of any length", "[gluon]") {
   require_close(three(x, nd.zeros_like(x), x), once);
 }
 
+TEST_CASE("training step: an output layer beside the loss gives no gradient", "[gluon]") {
+  const NDArray x = numbers({4, 5}, 1), y = nd.array({0, 2, 1, 1});
+  std::vector<std::vector<double>> expected;
+  for (bool with_layer : {false, true}) {
+    random::seed(3);
+    nn::Dense net(3);
+    net.initialize();
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+    const auto total = [&](const Symbol& x, const Symbol& y) {
+      const Symbol scores = net(x);
+      return std::tuple(SoftmaxCrossEntropyLoss()(scores, y), with_layer ? sym.SoftmaxOutput(scores, y) : scores);
+    };
+    gluon::TrainingStep step(total, trainer, {.static_alloc = true, .static_shape = true, .exact = true});
+    for (int i = 0; i < 2; ++i) step(x, y);
+    std::vector<std::vector<double>> got;
+    for (const gluon::Parameter& p : net.collect_params()) got.push_back(values(p.data()));
+    if (with_layer) CHECK(got == expected);
+    expected = got;
+  }
+}
+
 }  // namespace training_step_test
