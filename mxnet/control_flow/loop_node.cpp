@@ -57,7 +57,9 @@ void compose_loop(SymbolNode& node, const std::vector<const Symbol*>& args) {
     if (args[i]->num_outputs() != 1) {
       throw ValueError(fmt::format("[Compose] argument {} has {} outputs, one is expected", i, args[i]->num_outputs()));
     }
-    file.nodes.push_back({.op = "null", .name = args[i]->name()});
+    FileNode& variable = file.nodes.emplace_back();
+    variable.op = "null";
+    variable.name = args[i]->name();
   }
   const uint32_t at = uint32_t(file.nodes.size());
   FileNode loop;

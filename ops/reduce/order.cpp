@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,7 +22,7 @@ namespace {
 
 // Puts the entries from `first` to first + k in their places.
 template <class E>
-void order_range(std::vector<E>& entries, int64_t first, int64_t k) {
+void order_range(std::span<E> entries, int64_t first, int64_t k) {
   const int64_t n = int64_t(entries.size());
   const auto begin = entries.begin() + first, end = begin + k;
   if (first == 0 && k < n && k <= n / 64) return std::partial_sort(begin, end, entries.end());
@@ -30,25 +32,35 @@ void order_range(std::vector<E>& entries, int64_t first, int64_t k) {
   std::sort(begin, end);
 }
 
-// Few entries of many: leaves those between bounds that hold them. Returns how many entries are before the ones that
-// are left. `other` is room for the entries.
-int64_t narrow(std::vector<OrderEntry<uint32_t>>& entries, std::vector<OrderEntry<uint32_t>>& other, int64_t first,
-               int64_t k) {
-  constexpr int64_t least = 192;
-  static_assert(sizeof(entries[0]) == sizeof(entries[0].both));
-  int64_t before = 0;
-  for (int64_t n = int64_t(entries.size()); n >= least && 8 * k <= n;) {
-    other.resize(size_t(n + order_window_room));
+// Of these rows few elements are wanted: most are left out before any are put in order.
+bool is_narrowed(int64_t n, int64_t k) { return n >= 192 && 8 * k <= n; }
+
+// The entries `first` to first + k of such a row, in order: those between bounds that hold them are kept, as long as
+// that leaves out many. `room` is for 2 (n + order_window_room) entries.
+template <class T>
+const OrderEntry<uint32_t>* few_of_row(const T* x, int64_t n, int64_t first, int64_t k, bool is_ascend,
+                                       OrderEntry<uint32_t>* room) {
+  static_assert(sizeof(room->both) == sizeof *room);
+  OrderEntry<uint32_t>*now = room, *next = room + n + order_window_room;
+  int64_t before = 0, left = n;
+  // what is kept goes to `to`; false where it is too much
+  const auto keep = [&](auto* to, auto... row) {
     int64_t below = 0;
-    const int64_t count = order_window(&entries[0].both, n, first - before, k, &other[0].both, below);
-    if (count == 0 || count > n / 4 * 3) break;
-    before += below, n = count;
-    other.resize(size_t(n));
-    entries.swap(other);
+    const int64_t count = order_window(row..., left, first - before, k, &to->both, below);
+    if (count == 0 || count > left / 4 * 3) return false;
+    before += below, left = count;
+    return true;
+  };
+  bool goes_on = true, is_made = false;
+  if constexpr (std::is_same_v<T, float>) goes_on = is_made = keep(now, x, is_ascend);
+  for (int64_t i = 0; i < n && !is_made; ++i) now[i] = {order_key(x[i], is_ascend), uint32_t(i)};
+  while (goes_on && is_narrowed(left, k)) {
+    goes_on = keep(next, &now->both);
+    if (goes_on) std::swap(now, next);
   }
-  return before;
+  order_range(std::span(now, size_t(left)), first - before, k);
+  return now + (first - before);
 }
-int64_t narrow(std::vector<OrderEntry<uint64_t>>&, std::vector<OrderEntry<uint64_t>>&, int64_t, int64_t) { return 0; }
 
 uint32_t key_of(const OrderEntry<uint32_t>& e) { return uint32_t(e.both >> 32); }
 uint64_t key_of(const OrderEntry<uint64_t>& e) { return e.key; }
@@ -140,13 +152,30 @@ bool take_first(const T* x, int64_t n, int64_t k, bool is_ascend, std::vector<E>
 template <class T>
 void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_ascend) {
   constexpr int64_t long_row = 1 << 14, digits_from = 1 << 11;
+  using Entry = OrderEntry<OrderKey<T>>;
   const T* x = c.in(0).as<const T>();
   T* values = c.out(0).as<T>();
   int64_t* indices = c.out(1).as<int64_t>();
   const int64_t rows = c.in(0).size() / n;
   const bool is_few = n >= long_row && k <= n / 64;
+  const auto set = [&](int64_t row, const Entry* ordered) {
+    for (int64_t i = 0; i < k; ++i) {
+      const uint32_t at = ordered[i].index();
+      if (values) values[row * k + i] = x[row * n + at];
+      if (indices) indices[row * k + i] = int64_t(at);
+    }
+  };
   c.run.parallel_for(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
-    std::vector<OrderEntry<OrderKey<T>>> entries, other;
+    if constexpr (sizeof(OrderKey<T>) == sizeof(uint32_t)) {
+      if (!is_few && is_narrowed(n, k)) {
+        const Scratch scratch(size_t(2 * (n + order_window_room)) * sizeof(Entry));
+        for (int64_t row = begin; row < end; ++row) {
+          set(row, few_of_row(x + row * n, n, first, k, is_ascend, scratch.as<Entry>()));
+        }
+        return;
+      }
+    }
+    std::vector<Entry> entries, other;
     if (!is_few) entries.reserve(size_t(n));
     for (int64_t row = begin; row < end; ++row) {
       const T* const from = x + row * n;
@@ -155,20 +184,15 @@ void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_a
       if (!is_few) {
         entries.resize(size_t(n));
         for (int64_t i = 0; i < n; ++i) entries[size_t(i)] = {order_key(from[i], is_ascend), uint32_t(i)};
-        before = narrow(entries, other, first, k);
       } else if (first > 0 || !take_first(from, n, k, is_ascend, entries)) {
         before = take_buckets(from, n, first, k, is_ascend, entries);
       }
       if (k == n && n >= digits_from) {
         order_by_digits(entries, other);
       } else {
-        order_range(entries, first - before, k);
+        order_range(std::span(entries), first - before, k);
       }
-      for (int64_t i = 0; i < k; ++i) {
-        const uint32_t at = entries[size_t(first - before + i)].index();
-        if (values) values[row * k + i] = from[at];
-        if (indices) indices[row * k + i] = int64_t(at);
-      }
+      set(row, entries.data() + (first - before));
     }
   });
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kaon/ops/dtype.h"
 #include "kaon/ops/half.h"
 #include "kaon/ops/host_device.h"
 

@@ -12,4 +12,9 @@ inline constexpr int64_t order_window_room = 8;  // words behind the last one of
 // many words are below. Returns how many are between; 0 where others than these are wanted.
 int64_t order_window(const uint64_t* words, int64_t n, int64_t first, int64_t k, uint64_t* to, int64_t& before);
 
+// The same of the words of a row's entries, OrderEntry<uint32_t>::both of order_key(x[i], is_ascend) and i, which are
+// made on the way.
+int64_t order_window(const float* x, bool is_ascend, int64_t n, int64_t first, int64_t k, uint64_t* to,
+                     int64_t& before);
+
 }  // namespace kaon::ops
