@@ -49,6 +49,9 @@ class Group {
   virtual int size() const = 0;
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
+  // Whether the ranks meet in the memory of one machine. Else the library may keep the thread that calls it, and a
+  // connection that breaks raises SIGPIPE there.
+  virtual bool shares_memory() const = 0;
   // Begins a call, of any kind but split. One at a time, apart from sends. Does not block.
   virtual std::unique_ptr<Pending> begin(const Call& call) = 0;
   // Blocks. Null where color is negative.

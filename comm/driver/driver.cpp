@@ -105,6 +105,7 @@ Driver::Driver(std::shared_ptr<World> world, std::unique_ptr<Group> group, uint6
       size_(group_->size()),
       local_rank_(group_->local_rank()),
       local_size_(group_->local_size()),
+      shares_memory_(group_->shares_memory()),
       failure_(world_->failure()) {}
 
 std::shared_ptr<Driver> Driver::start(std::shared_ptr<World> world, std::unique_ptr<Group> group, uint64_t id) {
@@ -178,7 +179,7 @@ void Driver::ready(uint64_t place, Entry entry) {
     std::unique_lock lock(mutex_);
     if (failure_.empty()) {
       const Call& call = entry.body->call;
-      const bool may_begin = call.kind == Kind::all_reduce && !call.on_gpus &&
+      const bool may_begin = shares_memory_ && call.kind == Kind::all_reduce && !call.on_gpus &&
                              call.count * int64_t(size_of(call.dtype)) <= most_bytes_here;
       ready_.emplace(place, entry);
       if (place == next_ && may_begin && !running_ && sends_.empty()) return begin_here(lock);

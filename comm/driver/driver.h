@@ -1,5 +1,5 @@
 // Driver: the calls of one communicator, run one after another: on a thread of its own, but short ones are begun where
-// their arrays become ready.
+// their arrays become ready, if the ranks share memory.
 #pragma once
 
 #include <chrono>
@@ -114,6 +114,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::unique_ptr<Group> group_;
   const uint64_t id_;
   const int rank_, size_, local_rank_, local_size_;
+  const bool shares_memory_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, drained_;

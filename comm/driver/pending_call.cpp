@@ -27,8 +27,9 @@ bool Driver::look(Running& running, std::chrono::microseconds patience, bool aga
   return has_ended || running.failure;
 }
 
-// Begins the next call on this thread, one of the engine's, and looks at it for as long as waking the communicator's
-// thread and sending the array take. That thread goes on where another rank comes later.
+// Begins the next call on this thread, one of the engine's or the program's, and looks at it for as long as waking the
+// communicator's thread and sending the array take. That thread goes on where another rank comes later. It alone calls
+// a library that may not return, or that raises SIGPIPE, which it blocks and the program does not.
 void Driver::begin_here(std::unique_lock<std::mutex>& lock) {
   Running running = take();
   is_pending_ = true;

@@ -12,6 +12,7 @@
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/mpi/check.h"
 #include "kaon/comm/mpi/ring.h"
+#include "kaon/comm/mpi/transport.h"
 #include "kaon/engine/block_pool.h"
 #include "kaon/ops/half.h"
 
@@ -279,11 +280,14 @@ class MpiGroup final : public Group {
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_free(&local);
     short_ = std::make_shared<ShortSteps>(rank_, size_);
+    shares_memory_ = local_size_ == size_ && uses_shared_memory();
+    ring_ = std::make_shared<RingMemory>(shares_memory_);
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
+  bool shares_memory() const override { return shares_memory_; }
 
   std::unique_ptr<Pending> begin(const Call& c) override {
     const MPI_Datatype type = type_of(c.dtype);
@@ -389,8 +393,9 @@ class MpiGroup final : public Group {
 
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+  bool shares_memory_ = true;
   std::shared_ptr<ShortSteps> short_;  // of the last one that was begun as well
-  const std::shared_ptr<RingMemory> ring_ = std::make_shared<RingMemory>();
+  std::shared_ptr<RingMemory> ring_;
   std::vector<int64_t> parts_;  // by rank, of one call: kept, so that the next one allocates nothing
 };
 

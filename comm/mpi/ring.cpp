@@ -31,7 +31,7 @@ Ring::Ring(const Call& call, std::span<const int64_t> part_elements, std::shared
       first_hop_(call.kind == Kind::all_gather ? size - 1 : 0),
       end_hop_(call.kind == Kind::reduce_scatter ? size - 1 : 2 * (size - 1)) {
   RingMemory& m = *all_;
-  if (!m.partial && size > 1) m.partial.reset(new std::byte[RingMemory::window * RingMemory::most_bytes]);
+  if (!m.partial && size > 1) m.partial.reset(new std::byte[m.window * size_t(m.most_bytes)]);
   m.part_begins.resize(size_t(size));
   m.part_bytes.resize(size_t(size));
   int64_t begin = 0;
@@ -49,7 +49,7 @@ Ring::Ring(const Call& call, std::span<const int64_t> part_elements, std::shared
     begin += bytes;
     longest_ = std::max(longest_, bytes);
   }
-  const int64_t pieces = std::max<int64_t>(1, (longest_ + RingMemory::most_bytes - 1) / RingMemory::most_bytes);
+  const int64_t pieces = std::max<int64_t>(1, (longest_ + m.most_bytes - 1) / m.most_bytes);
   piece_bytes_ = std::max(alignment, round_up((longest_ + pieces - 1) / pieces, alignment));
   if (size == 1) {
     if (call.in != call.out && longest_ > 0) std::memcpy(call.out, call.in, size_t(longest_));
@@ -106,10 +106,10 @@ void Ring::go_on(size_t place) {
   const RingMemory::Piece& piece = all_->pieces[place];
   if (piece.hop >= end_hop_) return;
   const bool is_partial = reduces(piece.hop);
-  constexpr uint64_t window = RingMemory::window;
+  const uint64_t window = all_->window;
   const uint64_t number = ended_ + (place + window - ended_ % window) % window;
   const int tag = first_tag + int((2 * number + !is_partial) % num_tags);
-  std::byte* const partial = all_->partial.get() + place * RingMemory::most_bytes;
+  std::byte* const partial = all_->partial.get() + place * size_t(all_->most_bytes);
   if (piece.receives) {
     check(MPI_Irecv(is_partial ? partial : result(piece), int(piece.bytes), MPI_BYTE, (rank_ + size_ - 1) % size_, tag,
                     comm_, &all_->requests[place]),
@@ -131,7 +131,7 @@ void Ring::took(size_t place) {
     return go_on(place);
   }
   if (reduces(piece.hop)) {
-    std::byte* const partial = all_->partial.get() + place * RingMemory::most_bytes;
+    std::byte* const partial = all_->partial.get() + place * size_t(all_->most_bytes);
     // The sum is to be where the next hop looks for it: the result's place once it is whole.
     const bool is_whole = !reduces(piece.hop + 1);
     const int count = int(piece.bytes / element_bytes_);
@@ -151,16 +151,16 @@ bool Ring::has_ended() {
   RingMemory& m = *all_;
   while (!differs_) {
     for (; ended_ < begun_; ++ended_) {
-      const RingMemory::Piece& piece = m.pieces[ended_ % RingMemory::window];
+      const RingMemory::Piece& piece = m.pieces[ended_ % m.window];
       if (piece.hop < end_hop_) break;
     }
-    while (!are_all_begun_ && begun_ < ended_ + RingMemory::window) {
+    while (!are_all_begun_ && begun_ < ended_ + m.window) {
       are_all_begun_ = !next_piece();
-      if (!are_all_begun_) enter(begun_++ % RingMemory::window);
+      if (!are_all_begun_) enter(begun_++ % m.window);
     }
     if (are_all_begun_ && ended_ == begun_) return true;
     int done = 0;
-    const int code = MPI_Testsome(int(RingMemory::window), m.requests.data(), &done, m.ended.data(), m.statuses.data());
+    const int code = MPI_Testsome(int(m.window), m.requests.data(), &done, m.ended.data(), m.statuses.data());
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, name(call_));
     if (done <= 0) return false;
     for (int i = 0; i < done; ++i) {

@@ -16,10 +16,14 @@ namespace kaon::comm {
 
 // What the rings of one group share: memory that one call leaves to the next. One ring at a time.
 struct RingMemory {
-  // A piece is short enough to be sent without being asked for over TCP, where OpenMPI's limit is 64 KB with its own
-  // header. `window` of them are under way at a time, as much as a link of 1 Gbit/s carries in 16 ms.
-  static constexpr int64_t most_bytes = 60 << 10;
-  static constexpr size_t window = 32;
+  explicit RingMemory(bool shares_memory)
+      : most_bytes(shares_memory ? 256 << 10 : 60 << 10), window(shares_memory ? 16 : 32) {}
+
+  // Over a network a piece is short enough to be sent without being asked for by TCP, where OpenMPI's limit is 64 KB
+  // with its own header; a window of them is as much as a link of 1 Gbit/s carries in 16 ms. Within a machine one rank
+  // reads a piece from the other's memory, which costs a few messages each; it is to stay in a core's cache.
+  const int64_t most_bytes;
+  const size_t window;  // pieces that are under way at a time
 
   // A piece that is under way. Its steps are counted by hops: hop h brings it from rank owner + 1 + h to the next one.
   struct Piece {
@@ -29,9 +33,9 @@ struct RingMemory {
     bool receives = false;
   };
 
-  std::vector<Piece> pieces{window};
+  std::vector<Piece> pieces = std::vector<Piece>(window);
   std::vector<MPI_Request> requests = std::vector<MPI_Request>(window, MPI_REQUEST_NULL);
-  std::vector<MPI_Status> statuses{window};
+  std::vector<MPI_Status> statuses = std::vector<MPI_Status>(window);
   std::vector<int> ended = std::vector<int>(window);
   std::vector<int64_t> part_begins, part_bytes;  // by owner
   std::unique_ptr<std::byte[]> partial;          // a piece as it comes, for each place of the window; made at first use

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "incident.h"
 #include "kaon/comm/communicator.h"
 #include "kaon/engine/engine.h"
 #include "kaon/gluon/util/checkpoint.h"
@@ -71,6 +72,10 @@ int main(int, char** argv) {
       Engine::current().push({update(bad.var())}, [](RunContext&) { throw std::runtime_error("no data"); });
       NDArray sum = world.all_reduce(bad);
       sum.wait_to_read();
+    } else if (kind == "reset" && rank == 1) {  // right before a call, on the thread that would begin it
+      NDArray x = ones(100);
+      Engine::current().push({update(x.var())}, [](RunContext&) { ranks_test::Incident::break_connections(false); });
+      world.all_reduce(x).wait_to_read();
     } else if (kind == "shape" && rank == 1) {
       world.all_reduce(ones(101)).wait_to_read();
     } else if (kind == "long_shape") {

@@ -61,22 +61,8 @@ class Incident {
     return true;
   }
 
- private:
-  void note() const { write_line(file_, fmt::format("{} {}", getpid(), now_ns())); }
-
-  void begin() {
-    if (kind_ == "kill" || kind_ == "stop") {
-      note();
-      ::kill(getpid(), kind_ == "kill" ? SIGKILL : SIGSTOP);
-    } else if (kind_ == "reset" || kind_ == "cut") {
-      note();
-      break_connections(kind_ == "cut");
-    } else {
-      is_asked_ = true;
-    }
-  }
-
-  // All that lead to other ranks. reset: both sides read an end. cut: nothing arrives any more, and nobody is told; the
+  // All that lead to other ranks, and the sockets that listen for them: once OpenMPI's own has been shut down, its next
+  // look at a call never returns. reset: both sides read an end. cut: nothing arrives any more, and nobody is told; the
   // socket sends a byte a second, and drops what comes in, acknowledgements too.
   static void break_connections(bool in_silence) {
     for (int fd = 3; fd < 1024; ++fd) {
@@ -100,6 +86,22 @@ class Incident {
       }
     }
   }
+
+ private:
+  void note() const { write_line(file_, fmt::format("{} {}", getpid(), now_ns())); }
+
+  void begin() {
+    if (kind_ == "kill" || kind_ == "stop") {
+      note();
+      ::kill(getpid(), kind_ == "kill" ? SIGKILL : SIGSTOP);
+    } else if (kind_ == "reset" || kind_ == "cut") {
+      note();
+      break_connections(kind_ == "cut");
+    } else {
+      is_asked_ = true;
+    }
+  }
+
   // MPI's own daemon is on this machine: a network that breaks does not part them.
   static bool leads_to_launcher(int fd) {
     sockaddr_in peer{};
