@@ -58,7 +58,7 @@ struct Arrival {
   }
 };
 
-// Does the backward come to a node, be it that its readers send it no gradient, as theirs is zero? An output layer
+// Does the backward come to a value, be it that its readers send it no gradient, as theirs is zero? An output layer
 // gives its own all the same. `presence`: as an Arrival's.
 struct Reach {
   bool is_there = false;
@@ -325,11 +325,14 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
   const size_t forward_nodes = graph.nodes.size();
   const Flow flows = flow_from(graph, wanted);
   const std::vector<bool> own = with_own_gradients(graph, flows, form.own);
-  std::vector<Reach> reached(forward_nodes);
+  std::vector<std::vector<Reach>> reached(forward_nodes);  // by node and output
   GraphTracer tracer(graph, Phase::backward);
   const GraphTracer::Scope scope(tracer);
   std::vector<std::vector<Arrival>> arrived(forward_nodes);  // by node and output
-  for (size_t n = 0; n < forward_nodes; ++n) arrived[n].resize(graph.nodes[n].outputs.size());
+  for (size_t n = 0; n < forward_nodes; ++n) {
+    arrived[n].resize(graph.nodes[n].outputs.size());
+    reached[n].resize(graph.nodes[n].outputs.size());
+  }
   std::vector<ArrivedRows> rows(wanted.size());  // by input
   auto input_with_rows = [&](ValueId v) -> std::optional<size_t> {
     for (size_t i = 0; i < form.rows.size(); ++i) {
@@ -376,15 +379,19 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
   }
   for (size_t k = forward_nodes; k-- > 0;) {
     if (!flows_through(flows[k]) || !graph.nodes[k].op) continue;
-    Reach here = reached[k];
+    Reach here;
+    for (const Reach& r : reached[k]) {
+      if (r.is_there) here.add(r.presence);
+    }
     const bool arrives = std::ranges::any_of(arrived[k], &Arrival::is_there);
     if (!arrives && !here.is_there) continue;
     Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
-    const bool is_own = node.op->traits_of(node.attrs.get()).ignores_head;
-    for (uint32_t i = 0; is_own && here.is_there && i < node.outputs.size(); ++i) {
-      if (flows[k][i] && autograd::has_gradient(node.outputs[i].dtype)) {
-        arrived[k][i].add_zeros(node.outputs[i], here.presence);
-      }
+    // An operator with graphs inside says itself where a gradient of zero arrives.
+    const bool has_graphs = node.op->computed_from != nullptr;
+    const bool is_own = node.op->traits_of(node.attrs.get()).ignores_head || (has_graphs && own[k]);
+    for (uint32_t i = 0; is_own && i < node.outputs.size(); ++i) {
+      const bool flows_here = flows[k][i] && autograd::has_gradient(node.outputs[i].dtype);
+      if (flows_here && reached[k][i].is_there) arrived[k][i].add_zeros(node.outputs[i], reached[k][i].presence);
     }
     const ArrivedHeads node_heads(arrived[k]);
     if (arrives) here.add(node_heads.any.presence);
@@ -392,7 +399,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
       return flows[v.node][v.output] && autograd::has_gradient(graph.meta(v).dtype);
     };
     const auto reach = [&](ValueId v) {
-      if (own[v.node] && flows_to(v)) reached[v.node].add(here.presence);
+      if (own[v.node] && flows_to(v)) reached[v.node][v.output].add(here.presence);
     };
     if (node.op->traits.flat || (!arrives && !is_own)) {
       for (ValueId v : node.inputs) reach(v);
@@ -412,8 +419,11 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     node.op->grad(node.attrs.get(), context);
     tracer.gradient_of.reset();  // sums of what arrives from several readers are in another order where passes have run
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (context.result[i].is_there() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
-      else reach(node.inputs[i]);
+      if (context.result[i].is_there() && wants[i]) {
+        send(node.inputs[i], std::move(context.result[i]));
+      } else if (!has_graphs) {
+        reach(node.inputs[i]);
+      }
     }
     for (RowPart& part : context.rows) {
       ArrivedRows& to = rows[*input_with_rows(node.inputs[part.input])];
@@ -425,7 +435,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     if (!wanted[i]) continue;
     Arrival& a = arrived[graph.inputs[i]][0];
     const TensorMeta m = graph.nodes[graph.inputs[i]].outputs[0];
-    if (const Reach& r = reached[graph.inputs[i]]; r.is_there) a.add_zeros(m, r.presence);
+    if (const Reach& r = reached[graph.inputs[i]][0]; r.is_there) a.add_zeros(m, r.presence);
     if (!form.rows.empty() && form.rows[i]) {
       if (!a.is_there()) {
         if (!rows[i].are_there()) continue;
