@@ -34,7 +34,7 @@ struct Arrival {
   void add_presence(const NDArray& other) {
     presence = presence.defined() && other.defined() ? nd.maximum(presence, other) : NDArray();
   }
-  // Zeros arrive as well: see Reach.
+  // For a value that is reached (see Reach): zeros arrive there, in the runs that `other` tells.
   void add_zeros(const TensorMeta& meta, const NDArray& other) {
     if (!is_there()) {
       *this = {.gradient = nd.zeros(meta.shape, {.dtype = meta.dtype}), .presence = other};
@@ -58,8 +58,8 @@ struct Arrival {
   }
 };
 
-// Does the backward come to a value, be it that its readers send it no gradient, as theirs is zero? An output layer
-// gives its own all the same. `presence`: as an Arrival's.
+// Whether the backward comes to a value. Its readers may send no gradient, because theirs is zero; an output layer gives
+// its own even then. `presence`: as an Arrival's.
 struct Reach {
   bool is_there = false;
   NDArray presence;

@@ -42,8 +42,8 @@ struct GradFunction : Pooled {
   virtual void release() = 0;
   // True: `gradients` may be given as existing arrays, which backward() may overwrite with the results.
   virtual bool writes_in_place() const { return false; }
-  // Zeros for an output whose gradient of zero is not the end of it: an output layer gives its own, whatever arrives.
-  // Undefined for the others.
+  // The gradient to take for output i where none arrives: zeros if the call is an output layer or contains one, whose
+  // gradient is its own, else undefined.
   virtual NDArray own_head(size_t) const { return {}; }
 
   // The call that was recorded, where it was one of an operator; inputs: none after release(), and of one whose
