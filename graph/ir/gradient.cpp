@@ -58,8 +58,8 @@ struct Arrival {
   }
 };
 
-// Whether the backward comes to a value. Its readers may send no gradient, because theirs is zero; an output layer gives
-// its own even then. `presence`: as an Arrival's.
+// Whether the backward comes to a value. Its readers may send no gradient, because theirs is zero; an output layer
+// gives its own even then. `presence`: as an Arrival's.
 struct Reach {
   bool is_there = false;
   NDArray presence;
