@@ -13,15 +13,24 @@ namespace kaon::test {
 using namespace graph;
 namespace {
 
-constexpr const char* names[num_ways] = {"plain",         "exact",
-                                         "two threads",   "static, two threads",
-                                         "mirror",        "no branches",
-                                         "verify",        "verify, exact",
-                                         "winograd",      "bucket",
-                                         "training step", "training step, exact",
-                                         "derivative",    "second derivative"};
+constexpr const char* names[num_ways] = {"plain",
+                                         "exact",
+                                         "two threads",
+                                         "static, two threads",
+                                         "mirror",
+                                         "no branches",
+                                         "verify",
+                                         "verify, exact",
+                                         "winograd",
+                                         "bucket",
+                                         "training step",
+                                         "training step, exact",
+                                         "training step, winograd",
+                                         "derivative",
+                                         "second derivative"};
 
-bool is_predicting(Way way) { return way == Way::winograd || way == Way::bucket; }
+bool is_second(Phase phase) { return phase == Phase::second || phase == Phase::second_training; }
+bool is_training(Phase phase) { return phase == Phase::train || phase == Phase::second_training; }
 bool wants_bits(Way way) {
   return way == Way::exact || way == Way::verify_exact || way == Way::other_threads || way == Way::static_two_threads ||
          way == Way::mirror || way == Way::no_branches;
@@ -36,17 +45,25 @@ bool has_loop(const Program& p) {
   return std::any_of(p.nodes.begin(), p.nodes.end(), [](const ProgramNode& n) { return !n.bodies.empty(); });
 }
 
+const Hosts& list_of(const Outcome& o, int list) { return list == 0 ? o.outputs : list == 1 ? o.gradients : o.states; }
+
+}  // namespace
+
 bool has_winograd(const Program& p) {
   bool found = false;
   each_call(p, [&](const ProgramNode& n) { found = found || may_be_winograd(n); });
   return found;
 }
 
-const Hosts& list_of(const Outcome& o, int list) { return list == 0 ? o.outputs : list == 1 ? o.gradients : o.states; }
-
-}  // namespace
-
 const char* name_of(Way way) { return names[int(way)]; }
+
+bool is_called(Way way, Phase phase) {
+  switch (way) {
+    case Way::bucket: return phase == Phase::predict;
+    case Way::winograd: return !is_second(phase);
+    default: return true;
+  }
+}
 
 std::optional<HybridizeOptions> options_of(Way way) {
   HybridizeOptions o;
@@ -62,6 +79,7 @@ std::optional<HybridizeOptions> options_of(Way way) {
     case Way::bucket: o.policy = PlanPolicy::bucket; break;
     case Way::training_step: o.static_alloc = true; break;
     case Way::training_step_exact: o.static_alloc = o.exact = true; break;
+    case Way::training_step_winograd: o.static_alloc = o.winograd = true; break;
     default: return {};
   }
   return o;
@@ -90,7 +108,10 @@ Checker::Outcomes Checker::run(Way way, const std::vector<Phase>& phases, Noise 
   for (int64_t rows : program_.rows) {
     for (Phase phase : phases) {
       ++call;
-      if (is_predicting(way) && phase != Phase::predict) continue;
+      if (!is_called(noise.winograd ? Way::winograd : way, phase)) {
+        if (noise.winograd) all.emplace_back();  // as many as there are without noise
+        continue;
+      }
       all.push_back(run_phase(net, phase, rows, call));
     }
   }
@@ -109,7 +130,8 @@ std::string Checker::check(Way way) {
     case Way::derivative: return check_derivative(program_, false);
     case Way::second_derivative: return check_derivative(program_, true);
     case Way::training_step:
-    case Way::training_step_exact: return check_training_step(program_, way == Way::training_step_exact);
+    case Way::training_step_exact: return check_training_step(program_, way);
+    case Way::training_step_winograd: return has_winograd(program_) ? check_training_step(program_, way) : "";
     case Way::winograd:
       if (!has_winograd(program_)) return "";
       break;
@@ -118,22 +140,24 @@ std::string Checker::check(Way way) {
   const auto model = model_of(way);
   const Outcomes& want = kept(model.value_or(Way::derivative));
   const Outcomes got = way == Way::plain ? kept(way) : run(way, program_.phases);
-  // Predictions alone leave running statistics as they are: only what comes before the first training is the same.
+  // Calls that are left out leave running statistics as they are: only what comes before the first training among them
+  // is the same.
+  const bool has_states = !variables(program_, Role::state).empty();
   size_t at = 0, next = 0;
-  for (size_t r = 0; r < program_.rows.size(); ++r) {
-    bool trained = r > 0 && std::count(program_.phases.begin(), program_.phases.end(), Phase::train) > 0;
+  bool differs = false;
+  for (int64_t rows : program_.rows) {
     for (Phase phase : program_.phases) {
-      if (is_predicting(way) && phase != Phase::predict) {
-        trained = trained || phase == Phase::train || phase == Phase::second_training, ++at;
+      if (!is_called(way, phase)) {
+        differs = differs || (has_states && is_training(phase)), ++at;
         continue;
       }
-      if (is_predicting(way) && trained && !variables(program_, Role::state).empty()) {
+      if (differs) {
         ++at, ++next;
         continue;
       }
       const std::string wrong = compare({got[next]}, {want[at]}, way, at);
       if (!wrong.empty()) {
-        return fmt::format("{}, {}, rows {}: {}", name_of(way), name_of(phase), program_.rows[r], wrong);
+        return fmt::format("{}, {}, rows {}: {}", name_of(way), name_of(phase), rows, wrong);
       }
       ++at, ++next;
     }
@@ -176,7 +200,7 @@ std::string Checker::compare_arrays(const char* what, const Hosts& got, const Ho
   // Gradients from a traced loop arrive as one sum.
   const bool in_order = !has_loop(program_) || model_of(way) || way == Way::other_threads;
   const Phase phase = program_.phases[at % program_.phases.size()];
-  const bool twice = phase == Phase::second || phase == Phase::second_training;
+  const bool twice = is_second(phase);
   const bool bits = wants_bits(way) && (in_order || !(gradients || twice));
   if (bits) return compare_bits(what, {got.begin(), got.begin() + ptrdiff_t(want.size())}, want);
   for (size_t k = 0; k < want.size(); ++k) {

@@ -19,19 +19,26 @@ enum class Way : uint8_t {
   no_branches,
   verify,
   verify_exact,
-  winograd,       // predictions within what its bound for each convolution makes of them
+  winograd,       // first gradients too, within what its bounds for each convolution make of them
   bucket,         // predictions of programs that it takes
   training_step,  // five steps
   training_step_exact,
+  training_step_winograd,
   derivative,         // against numeric ones in float64
   second_derivative,  // gradients of gradients likewise
 };
-inline constexpr int num_ways = 14;
+inline constexpr int num_ways = 15;
 const char* name_of(Way way);
 
 // The options of a way; nothing where the net is not hybridized.
 std::optional<HybridizeOptions> options_of(Way way);
 int threads_of(Way way);
+
+// Is a program called like this in this way? A trained program has other states when it is not.
+bool is_called(Way way, Phase phase);
+
+// May HybridizeOptions::winograd compute any call of the program by Winograd's algorithm?
+bool has_winograd(const Program& program);
 
 // A trace refuses an operator without a gradient where some run of a branch or a while loop would send one through it,
 // the imperative run where this one does.
@@ -66,7 +73,7 @@ class Checker {
 Program training_part(const Program& program);
 
 // The checks that are no comparison of phases.
-std::string check_training_step(const Program& program, bool exact);
+std::string check_training_step(const Program& program, Way way);
 std::string check_derivative(const Program& program, bool second);
 
 }  // namespace kaon::test

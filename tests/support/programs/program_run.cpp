@@ -62,17 +62,55 @@ NDArray first_gradients(const ProgramNet& net, const std::vector<NDArray>& data,
   return sum;
 }
 
-// Up to the bound of HybridizeOptions::winograd for each element: 2^-18 max|x| sum|w|.
-NDArray winograd_noise(const ProgramNode& call, const std::vector<NDArray>& inputs, const NDArray& result,
-                       uint64_t seed) {
-  const bool last = is_channels_last(static_cast<const op::Convolution*>(call.attrs.get())->layout);
-  const NDArray sums =
-      nd.reshape(nd.sum(nd.abs(inputs[1]), {.axis = {1, 2, 3}}), last ? Shape(1, 1, 1, -1) : Shape(1, -1, 1, 1));
+// An array of numbers from -2^-18 to 2^-18.
+NDArray winograd_factors(const NDArray& like, uint64_t seed) {
   ProgramNode factors;
   factors.range = {-0x1p-18, 0x1p-18};
   factors.seed = seed;
-  factors.outputs = {{result.shape(), result.dtype()}};
-  return make_variable(factors, 0, 0) * nd.max(nd.abs(inputs[0])) * sums;
+  factors.outputs = {{like.shape(), like.dtype()}};
+  return make_variable(factors, 0, 0);
+}
+
+// A convolution whose result and gradients are changed by up to the bounds of HybridizeOptions::winograd for each
+// element: 2^-18 max|x| sum|w|, of the images' gradient 2^-18 max|dy| sum|w|, of the weights' 2^-18 max|x| sum|dy|. Its
+// gradients have none.
+NDArray disturbed_convolution(const ProgramNode& call, const std::vector<NDArray>& inputs, uint64_t seed) {
+  const bool last = is_channels_last(static_cast<const op::Convolution*>(call.attrs.get())->layout);
+  const int channel = last ? 3 : 1;
+  const Shape along = last ? Shape(1, 1, 1, -1) : Shape(1, -1, 1, 1);
+  const auto sums = [](const NDArray& a, int axis) {
+    return nd.sum(nd.abs(a), {.axis = Shape(axis), .exclude = true});
+  };
+  const auto largest = [](const NDArray& a) { return nd.max(nd.abs(a)); };
+  const auto apply = [def = call.def, attrs = call.attrs](std::span<const NDArray> in) {
+    std::vector<const NDArray*> pointers;
+    for (const NDArray& a : in) pointers.push_back(&a);
+    std::vector<NDArray> out(1);
+    NDArray::apply(*def, attrs.get(), pointers, out, std::source_location::current(), "");
+    return out[0];
+  };
+  const auto forward = [=](const NDArray& x, const NDArray& w, const auto&... bias) {
+    const NDArray in[] = {x, w, bias...};
+    const NDArray y = apply(in);
+    return y + winograd_factors(y, seed) * largest(x) * nd.reshape(sums(w, 0), along);
+  };
+  const auto backward = [=](const autograd::FunctionCall& of) {
+    std::vector<NDArray> own;
+    for (const NDArray& a : of.inputs) own.push_back(a.copy()), own.back().attach_grad();
+    NDArray y;
+    autograd::record([&] { y = apply(own); });
+    const NDArray& head = of.heads[0];
+    y.backward(head);
+    std::vector<NDArray> gradients;
+    for (const NDArray& a : own) gradients.push_back(a.grad());
+    gradients[0] = gradients[0] + winograd_factors(own[0], seed + 1) * largest(head) *
+                                      nd.reshape(sums(own[1].detach(), channel), along);
+    gradients[1] = gradients[1] + winograd_factors(own[1], seed + 2) * largest(own[0].detach()) *
+                                      nd.reshape(sums(head, channel), {-1, 1, 1, 1});
+    return gradients;
+  };
+  const autograd::Function convolution(forward, backward);
+  return inputs.size() == 2 ? convolution(inputs[0], inputs[1]) : convolution(inputs[0], inputs[1], inputs[2]);
 }
 
 }  // namespace
@@ -115,9 +153,8 @@ std::vector<A> ProgramNet::run(std::vector<A> data) {
     if (noise.rounding != 0) {
       uint64_t seed = program->seed;
       auto change = [&](const ProgramNode& n, const std::vector<NDArray>& inputs, std::vector<NDArray>& results) {
+        if (noise.winograd && may_be_winograd(n)) results[0] = disturbed_convolution(n, inputs, seed += 3);
         disturb(results, noise.rounding, seed);
-        if (noise.winograd && may_be_winograd(n))
-          results[0] = results[0] + winograd_noise(n, inputs, results[0], ++seed);
       };
       disturb(in, noise.rounding, seed);
       return Evaluation<A>(*program, change).run(in);

@@ -341,8 +341,7 @@ std::string calls_source(const Program& p, Way way) {
   for (int64_t rows : p.rows) {
     for (Phase phase : p.phases) {
       ++call;
-      const bool predicting = way == Way::winograd || way == Way::bucket;
-      if (!predicting || phase == Phase::predict) text += phase_source(p, phase, rows, call);
+      if (is_called(way, phase)) text += phase_source(p, phase, rows, call);
     }
   }
   return text + fmt::format(
@@ -431,7 +430,7 @@ std::string numeric_source(const Program& p, bool second) {
 
 std::string source_of(const Program& program, Way way, const std::string& what) {
   const bool numeric = way == Way::derivative || way == Way::second_derivative;
-  const bool steps = way == Way::training_step || way == Way::training_step_exact;
+  const bool steps = way == Way::training_step || way == Way::training_step_exact || way == Way::training_step_winograd;
   const Program p = numeric ? widened(program) : steps ? training_part(program) : program;
   std::string comment = what;
   std::replace(comment.begin(), comment.end(), '\n', ' ');

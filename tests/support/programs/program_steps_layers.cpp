@@ -75,7 +75,8 @@ Ref convolution(ProgramBuilder& b, Ref a) {
   const bool last = is_channels_last(layout);
   const int64_t channels = wide ? 32 : shape[last ? axes + 1 : 1];
   if (wide) {
-    a = b.to_shape(a, last ? Shape(1, 6, 6, 32) : Shape(1, 32, 6, 6));
+    const int64_t images = b.dice.between(1, 2);  // two: the gradient of the weights too
+    a = b.to_shape(a, last ? Shape(images, 6, 6, 32) : Shape(images, 32, 6, 6));
     b.offer(a);
   }
   const int64_t k = wide ? 3 : b.dice.pick({1, 2, 3, 3}), stride = wide ? 1 : b.dice.pick({1, 1, 2});

@@ -36,10 +36,10 @@ optimizer::Optimizer optimizer_of(const Program& p) {
 enum class How { calls, step, disturbed };
 
 // Losses, then parameters and states. Nothing where no parameter learns.
-Hosts train(const Program& p, How how, const HybridizeOptions& options, int threads, double noise = 0) {
+Hosts train(const Program& p, How how, const HybridizeOptions& options, int threads, Noise noise = {}) {
   Engine engine({.threads = threads});
   EngineScope scope(engine);
-  ProgramNet net(p, {.rounding = noise});
+  ProgramNet net(p, noise);
   const bool has_label = variables(p, Role::data).size() == 2;
   const NDArray no_label = nd.zeros({1});
   auto call = [&](const std::vector<NDArray>& data) { return loss_of(nd, net.call(data), no_label); };
@@ -92,11 +92,12 @@ Program training_part(const Program& program) {
   return pruned(p);
 }
 
-std::string check_training_step(const Program& program, bool exact) {
+std::string check_training_step(const Program& program, Way way) {
+  const bool exact = way == Way::training_step_exact, winograd = way == Way::training_step_winograd;
   const Program p = training_part(program);
   const size_t num_data = variables(p, Role::data).size();
   if (num_data > 2 || p.nodes[variables(p, Role::data)[0]].outputs[0].shape.ndim() == 0) return "";
-  const HybridizeOptions options = *options_of(exact ? Way::training_step_exact : Way::training_step);
+  const HybridizeOptions options = *options_of(way);
   Hosts want, got;
   try {
     want = train(p, How::calls, {}, 0);
@@ -125,7 +126,9 @@ std::string check_training_step(const Program& program, bool exact) {
     const std::string wrong = compare(what, got[k], want[k], bounds.rtol, atol);
     if (wrong.empty()) continue;
     if (disturbed.empty()) {
-      for (double noise : {4e-7, -4e-7, 1e-6, 3e-6, -3e-6}) disturbed.push_back(train(p, How::disturbed, {}, 0, noise));
+      for (double rounding : {4e-7, -4e-7, 1e-6, 3e-6, -3e-6}) {
+        disturbed.push_back(train(p, How::disturbed, {}, 0, {rounding, winograd}));
+      }
     }
     double moves = 0;
     for (const Hosts& other : disturbed) {
