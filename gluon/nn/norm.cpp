@@ -55,10 +55,15 @@ InstanceNorm::InstanceNorm(const InstanceNormOptions& o)
 }
 
 GroupNorm::GroupNorm(const GroupNormOptions& o)
-    : HybridBlock("groupnorm"), num_groups_(o.num_groups), epsilon_(o.epsilon) {
+    : HybridBlock("groupnorm"), num_groups_(o.num_groups), by_channel_(o.num_channels != 0), epsilon_(o.epsilon) {
   if (o.num_groups < 1) throw ValueError(fmt::format("[GroupNorm] num_groups must be positive, got {}", o.num_groups));
-  gamma = param("gamma", {num_groups_}, {.init = o.gamma_initializer, .grad_req = learned(o.scale)});
-  beta = param("beta", {num_groups_}, {.init = o.beta_initializer, .grad_req = learned(o.center)});
+  if (o.num_channels < 0 || o.num_channels % o.num_groups != 0) {
+    throw ValueError(
+        fmt::format("[GroupNorm] num_groups {} must divide num_channels, got {}", o.num_groups, o.num_channels));
+  }
+  const int64_t length = by_channel_ ? o.num_channels : o.num_groups;
+  gamma = param("gamma", {length}, {.init = o.gamma_initializer, .grad_req = learned(o.scale)});
+  beta = param("beta", {length}, {.init = o.beta_initializer, .grad_req = learned(o.center)});
 }
 
 RMSNorm::RMSNorm(const RMSNormOptions& o) : HybridBlock("rmsnorm"), axis_(o.axis), epsilon_(o.epsilon) {

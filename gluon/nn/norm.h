@@ -118,6 +118,7 @@ struct InstanceNorm : HybridBlock<InstanceNorm> {
 
 struct GroupNormOptions {
   int num_groups = 1;
+  int64_t num_channels = 0;  // above 0: gamma and beta hold one number for each of these channels, as PyTorch's do
   double epsilon = 1e-5;
   bool center = true;
   bool scale = true;
@@ -126,19 +127,28 @@ struct GroupNormOptions {
 };
 static_assert(std::is_trivially_destructible_v<GroupNormOptions>);
 
-// The same over num_groups groups of neighbouring channels, axis 1 (Wu and He 2018). As in MXNet, gamma and beta hold
-// one number for each group. Throws ValueError for num_groups below 1.
+// The same over num_groups groups of neighbouring channels, axis 1 (Wu and He 2018). As in MXNet 1, gamma and beta hold
+// one number for each group; with num_channels one for each channel, as in PyTorch and MXNet 2. Throws ValueError for
+// num_groups below 1, and for num_channels that num_groups does not divide.
 struct GroupNorm : HybridBlock<GroupNorm> {
   explicit GroupNorm(const GroupNormOptions& options = {});
 
   auto hybrid_forward(auto F, auto x) {
-    return F.as("fwd").GroupNorm(x, F(gamma), F(beta), {.num_groups = num_groups_, .eps = epsilon_});
+    const auto f = F.as("fwd");
+    const op::GroupNorm norm{.num_groups = num_groups_, .eps = epsilon_};
+    if (!by_channel_) return f.GroupNorm(x, F(gamma), F(beta), norm);
+    const auto channels = F(gamma);
+    const auto groups = F.slice_axis(channels, 0, 0, num_groups_);  // the operator's own have one for each group
+    const auto y = F.reshape(f.GroupNorm(x, F.ones_like(groups), F.zeros_like(groups), norm), {0, 0, -1});
+    const auto scaled = F.broadcast_mul(y, F.reshape(channels, {1, -1, 1}));
+    return F.reshape_like(F.broadcast_add(scaled, F.reshape(F(beta), {1, -1, 1})), x);
   }
 
-  Parameter gamma, beta;  // each (num_groups,)
+  Parameter gamma, beta;  // each (num_groups,) or (num_channels,)
 
  private:
   int num_groups_;
+  bool by_channel_;
   double epsilon_;
 };
 

@@ -39,6 +39,7 @@ TEST_CASE("nn: layers of images give the same imperatively and hybridized", "[gl
                {2, 4, 4, 3}, false);
   check_hybrid(nn::InstanceNorm({.scale = true}), {3, 4, 5, 2});
   check_hybrid(nn::GroupNorm({.num_groups = 2}), {3, 4, 5, 2});
+  check_hybrid(nn::GroupNorm({.num_groups = 2, .num_channels = 6}), {3, 6, 5, 2});
   check_hybrid(nn::RMSNorm(), {3, 4, 6});
   check_hybrid(nn::RMSNorm({.axis = 1, .epsilon = 0.1, .in_channels = 4}), {3, 4, 6});
   check_hybrid(nn::BatchNormReLU(), {4, 3, 2, 2}, false);
@@ -144,6 +145,37 @@ TEST_CASE("nn: layers of images in 16 bits and of no samples", "[gluon]") {
   check(nn::DeformableConvolution(4, {.kernel_size = 3}), {2, 3, 4, 5}, {2, 4, 2, 3});
 }
 
+// The numbers are PyTorch's, of nn.GroupNorm(2, 4) and of the sum of its result times h.
+TEST_CASE("nn: groups with weights for each channel are PyTorch's", "[gluon]") {
+  std::vector<double> x(24), h(24);
+  for (int i = 0; i < 24; ++i) x[size_t(i)] = i * 7 % 11 / 4.0 - 1, h[size_t(i)] = i * 5 % 7 - 3;
+  nn::GroupNorm net({.num_groups = 2, .num_channels = 4});
+  net.initialize();
+  net.gamma.set_data(nd.array({1, -2, 0.5, 3}));
+  net.beta.set_data(nd.array({0, 1, -1, 0.25}));
+  for (bool hybrid : {false, true}) {
+    if (hybrid) net.hybridize();
+    NDArray data = nd.array(x, {2, 4, 3});
+    data.attach_grad();
+    const NDArray y = autograd::record([&] { return net(data); });
+    y.backward(nd.array(h, {2, 4, 3}));
+    require_close(y, {-1.39304209,  0.696521103,  -0.497515023, -2.18409634,  0.203975916,  2.59204817,
+                      -0.319020033, -0.924335539, -1.52965105,  3.42790651,   -0.203986585, -3.8358798,
+                      0.286296427,  -1.08792663,  1.31696367,   1.11451864,   3.86296463,   -0.946815848,
+                      -0.856851816, -1.54396331,  -0.341518164, 0.0782221258, -4.04444695,  3.17022395},
+                  1e-5, 1e-5);
+    require_close(data.grad(), {0.502396941, 1.83836484,   2.09841418,  2.24034595,  -7.05189371, 0.37237227,
+                                2.65070486,  -1.81287193,  -2.03924036, 2.44278407,  -8.07394791, 6.83257151,
+                                1.95995939,  -0.301885724, -3.9018836,  -4.78950548, 1.19398749,  5.83932781,
+                                2.98498154,  -1.17367983,  2.32486486,  -12.1404705, 5.68843746,  2.31586647},
+                  1e-5, 1e-5);
+    require_close(net.gamma.grad(), {2.99550033, -4.84741879, -5.48055172, -6.47440863}, 1e-5, 1e-5);
+    require_close(net.beta.grad(), {-4, 2, 1, 0}, 1e-5, 1e-5);
+  }
+  CHECK(net(nd.zeros({0, 4, 3})).shape() == Shape(0, 4, 3));
+  CHECK_THROWS_AS(net(nd.zeros({2, 6, 3})), ShapeError);
+}
+
 TEST_CASE("nn: what layers of images cannot do", "[gluon]") {
   CHECK_THROWS_WITH(nn::Conv2DTranspose(4), Contains("kernel_size"));
   CHECK_THROWS_WITH(nn::Conv2DTranspose(4, {.kernel_size = {3, 3, 3}}), Contains("kernel_size"));
@@ -152,6 +184,7 @@ TEST_CASE("nn: what layers of images cannot do", "[gluon]") {
   CHECK_THROWS_WITH(nn::Conv1DTranspose(4, {.kernel_size = 3, .layout = ConvLayout::NCHW}), Contains("NCW or NWC"));
   CHECK_THROWS_WITH(nn::DeformableConvolution(4, {.num_deformable_group = 0}), Contains("num_deformable_group"));
   CHECK_THROWS_WITH(nn::GroupNorm({.num_groups = 0}), Contains("num_groups"));
+  CHECK_THROWS_WITH(nn::GroupNorm({.num_groups = 2, .num_channels = 5}), Contains("must divide num_channels, got 5"));
   CHECK_THROWS_WITH(nn::InstanceNorm({.in_channels = -1}), Contains("in_channels"));
   CHECK_THROWS_WITH(nn::PixelShuffle2D({2, 0}), Contains("factor"));
   CHECK_THROWS_WITH(nn::ReflectionPad2D(-1), Contains("padding"));
