@@ -10,6 +10,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/interchange/file/file_bytes.h"
 #include "kaon/interchange/onnx/format/model.h"
+#include "kaon/interchange/onnx/format/structure.h"
 
 namespace kaon::onnx::format {
 
@@ -234,6 +235,7 @@ class Reader {
         default: r.skip();
       }
     }
+    sort_nodes(g.nodes);
     return g;
   }
 
@@ -254,6 +256,7 @@ class Reader {
       }
     }
     if (f.domain == "ai.onnx") f.domain.clear();
+    sort_nodes(f.nodes);
     return f;
   }
 

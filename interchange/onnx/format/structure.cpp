@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <queue>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+
+#include "kaon/interchange/onnx/format/reads.h"
 
 namespace kaon::onnx::format {
 namespace {
@@ -87,6 +92,51 @@ std::string describe(const Node& node) {
   const std::string called = node.name.empty() ? "" : fmt::format("'{}' ", node.name);
   const auto made = std::ranges::find_if(node.outputs, [](const std::string& output) { return !output.empty(); });
   return fmt::format("{}({}) that makes '{}'", called, type, made == node.outputs.end() ? "" : *made);
+}
+
+void sort_nodes(std::vector<Node>& nodes) {
+  std::unordered_map<std::string_view, size_t> maker;  // by value, the first node that makes it
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const std::string& output : nodes[i].outputs) {
+      if (!output.empty()) maker.emplace(output, i);
+    }
+  }
+  std::vector<std::vector<size_t>> readers(nodes.size());
+  std::vector<size_t> waits_for(nodes.size());
+  bool is_sorted = true;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for_each_read(nodes[i], [&](const std::string& name) {
+      const auto found = maker.find(name);
+      if (found == maker.end() || found->second == i) return;
+      is_sorted &= found->second < i;
+      readers[found->second].push_back(i);
+      ++waits_for[i];
+    });
+  }
+  if (is_sorted) return;
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;  // the first of the file first
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (waits_for[i] == 0) ready.push(i);
+  }
+  std::vector<Node> sorted;
+  sorted.reserve(nodes.size());
+  std::vector<bool> is_placed(nodes.size());
+  const auto place = [&](size_t i) {
+    is_placed[i] = true;
+    sorted.push_back(std::move(nodes[i]));
+  };
+  while (!ready.empty()) {
+    const size_t i = ready.top();
+    ready.pop();
+    place(i);
+    for (size_t reader : readers[i]) {
+      if (--waits_for[reader] == 0) ready.push(reader);
+    }
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!is_placed[i]) place(i);
+  }
+  nodes = std::move(sorted);
 }
 
 std::vector<std::string> find_faults(const Model& model) {

@@ -1,4 +1,4 @@
-// Whether the values of a model are each made once, and before they are read.
+// The order of nodes, and whether the values of a model are each made once and before they are read.
 #pragma once
 
 #include <string>
@@ -10,6 +10,11 @@ namespace kaon::onnx::format {
 
 // "'name' (Gemm) that makes 'y'".
 std::string describe(const Node& node);
+
+// Puts each node behind the nodes that make what it reads. The format asks for that order, but there are tools that
+// write others, which ONNX Runtime sorts as well. Nodes in order stay as they are; so do those that wait for one
+// another, at the end.
+void sort_nodes(std::vector<Node>& nodes);
 
 // What is wrong with the values of the model's graph, of the graphs inside its nodes and of its functions: read before
 // a node makes them, made by none or several, or named twice among inputs or initializers. Each names the value, and

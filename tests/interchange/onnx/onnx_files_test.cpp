@@ -1,6 +1,7 @@
 // ONNX files that are not what they should be.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -109,6 +110,48 @@ TEST_CASE("onnx files: what is written is read back") {
   CHECK(block(nd.ones({2, 3})).shape() == Shape(2, 3));
   CHECK_THROWS_AS(block(nd.ones({2, 4})), ShapeError);
   CHECK_THROWS_AS(block(nd.ones({2, 3}, {.dtype = DType::float64})), TypeError);
+}
+
+TEST_CASE("onnx files: nodes may come in any order") {
+  Folder folder;
+  Model m = sum();
+  m.graph.nodes = {node("Neg", {"x"}, {"a"}), node("Add", {"a", "w"}, {"b"}), node("Mul", {"b", "a"}, {"c"}),
+                   node("Sub", {"c", "w"}, {"d"}), node("Add", {"d", "b"}, {"y"})};
+  const NDArray x = nd.array({{10, 20, 30}});
+  const std::vector<float> expected = onnx::load(folder.write("ordered.onnx", write_model(m)))(x).asvector<float>();
+  std::vector<size_t> order{0, 1, 2, 3, 4};
+  while (std::next_permutation(order.begin(), order.end())) {
+    Model mixed = m;
+    for (size_t i = 0; i < order.size(); ++i) mixed.graph.nodes[i] = m.graph.nodes[order[i]];
+    const onnx::Block block = onnx::load(folder.write("mixed.onnx", write_model(mixed)));
+    REQUIRE(block(x).asvector<float>() == expected);
+    onnx::save(block, folder.path / "sorted.onnx");
+    const Model sorted = read_model(folder.path / "sorted.onnx");
+    for (size_t i = 0; i < order.size(); ++i) REQUIRE(sorted.graph.nodes[i].outputs == m.graph.nodes[i].outputs);
+  }
+  // in the branches of a node, which reads a value that a later node makes
+  const auto branch = [&](std::vector<Node> nodes) {
+    Attribute a;
+    a.type = Attribute::Type::graph;
+    auto graph = std::make_shared<Graph>();
+    graph->name = "branch";
+    graph->nodes = std::move(nodes);
+    graph->outputs = {info("t", {-1, 3})};
+    a.graphs = {graph};
+    return a;
+  };
+  Node choice = node("If", {"is"}, {"y"});
+  choice.attributes = {branch({node("Neg", {"s"}, {"t"}), node("Add", {"b", "w"}, {"s"})}),
+                       branch({node("Identity", {"x"}, {"t"})})};
+  choice.attributes[0].name = "then_branch", choice.attributes[1].name = "else_branch";
+  m.graph.nodes = {choice, node("Greater", {"first", "zero"}, {"is"}), node("Add", {"x", "w"}, {"b"}),
+                   node("ReduceMax", {"x"}, {"first"})};
+  Attribute& keepdims = m.graph.nodes[3].attributes.emplace_back();
+  keepdims.name = "keepdims", keepdims.type = Attribute::Type::integer;  // 0
+  m.graph.initializers.push_back(tensor("zero", {}, {0}));
+  onnx::Block block = onnx::load(folder.write("choice.onnx", write_model(m)));
+  CHECK(block(x).asvector<float>() == std::vector<float>{-12, -24, -36});
+  CHECK(block(0 - x).asvector<float>() == std::vector<float>{-10, -20, -30});
 }
 
 TEST_CASE("onnx files: arrays that are written begin at multiples of 64 bytes, and are read where they lie") {
