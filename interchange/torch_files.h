@@ -14,15 +14,16 @@ namespace KAON_API kaon {
 namespace torch_files {
 
 // The tensors of a file of torch.save (1.6 and later): of a state dict by its names; of dicts, lists and tuples inside
-// of each other, as checkpoints are, by their keys joined with dots ("model.fc.weight"). Numbers, texts and None beside
-// them are passed over. Tensors of dtypes that Kaon has, of any strides; those that share a storage share memory here
-// too. They are stored in the mapped file, as those of safetensors::load() are; only those not stored one element after
-// another are copied. The pickle is read as data, and nothing is called: left out is what a class or function would
-// have to make that is not one of a state dict's, as an argparse.Namespace beside the weights, with all that it holds,
-// and so are sparse and quantized tensors, tensors of dtypes that Kaon lacks, and those below a key that is neither a
-// text nor an integer. contents() says what was left out and why. Blocks. Throws IoError, naming file and byte, for
-// what torch.save did not write, was cut off or is of the format before 1.6, for tensors that reach beyond their
-// storage, for TorchScript, and where something was left out and no tensor remains, as of a whole module.
+// of each other, as checkpoints are, by their keys joined with dots ("model.fc.weight"); a tensor alone, or one whose
+// keys are empty, is named "tensor". Numbers, texts and None beside them are passed over. Tensors of dtypes that Kaon
+// has, of any strides; those that share a storage share memory here too. They are stored in the mapped file, as those
+// of safetensors::load() are; only those not stored one element after another are copied. The pickle is read as data,
+// and nothing is called: left out is what a class or function would have to make that is not one of a state dict's, as
+// an argparse.Namespace beside the weights, with all that it holds, and so are sparse and quantized tensors, tensors of
+// dtypes that Kaon lacks, and those below a key that is neither a text nor an integer. contents() says what was left
+// out and why. Blocks. Throws IoError, naming file and byte, for what torch.save did not write, was cut off or is of
+// the format before 1.6, for tensors that reach beyond their storage, for TorchScript, and where something was left out
+// and no tensor remains, as of a whole module.
 KAON_API NamedArrays load(const std::filesystem::path& file);
 KAON_API NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
 

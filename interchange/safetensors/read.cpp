@@ -68,12 +68,19 @@ Index read_index(const FileBytes& file) {
   return index;
 }
 
-// Calls use(bytes of a file, the tensors that the index has in it) for each.
+// Calls use(bytes of a file, the tensors that the index has in it) for each. Errors name the index too: it may be what
+// is wrong.
 template <class Use>
 std::map<std::string, std::string> for_each_shard(const fs::path& file, Use use) {
   const FileBytes bytes = FileBytes::map(file);
   Index index = read_index(bytes);
-  for (const auto& [name, tensors] : index.files) use(FileBytes::map(file.parent_path() / name), tensors);
+  for (const auto& [name, tensors] : index.files) {
+    try {
+      use(FileBytes::map(file.parent_path() / name), tensors);
+    } catch (const Error& e) {
+      std::rethrow_exception(e.with_context(fmt::format("; a file of the index {}", file.string())));
+    }
+  }
   return std::move(index.metadata);
 }
 

@@ -17,6 +17,7 @@ namespace safetensors_shards_test {
 
 using namespace kaon;
 using namespace kaon::test;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -75,6 +76,21 @@ TEST_CASE("safetensors shards: names follow from the contents, and an older inde
   save_filled(other / "m.safetensors.index.json", 3);
   CHECK_FALSE(fs::exists(other / "m-00001-of-00002.safetensors"));
   CHECK(fs::exists(other / "m.safetensors"));
+}
+
+TEST_CASE("safetensors shards: an error of a shard names the index, which may be what is damaged") {
+  const ScratchFolder folder;
+  save_filled(folder / index_name, 1);
+  std::string text;
+  std::getline(std::ifstream(folder / index_name), text, '\0');
+  const size_t at = text.find("-00001-of-");
+  REQUIRE(at != std::string::npos);
+  text[at + 1] = '9';
+  std::ofstream(folder / index_name) << text;
+  CHECK_THROWS_WITH(
+      safetensors::load(folder / index_name),
+      Contains("-90001-of-") && Contains(std::string("a file of the index ") + (folder / index_name).string()));
+  CHECK_THROWS_AS(safetensors::load(folder / index_name), IoError);
 }
 
 TEST_CASE("safetensors shards: arrays that cannot be written leave no shard") {
