@@ -29,9 +29,14 @@ std::exception_ptr longer(const Error& plain, const std::string& text, const std
   }
 }
 
+// A program in another language does not say its lines.
+bool is_known(const std::source_location& site) { return site.line() != 0; }
+
 std::string place_of(const OpLabel& label) {
-  return fmt::format("[{}]{}{}, pushed at {}", label.name, label.block_path ? " in " : "",
-                     label.block_path ? label.block_path : "", engine::describe(label.site));
+  std::string text =
+      fmt::format("[{}]{}{}", label.name, label.block_path ? " in " : "", label.block_path ? label.block_path : "");
+  if (is_known(label.site)) text += ", pushed at " + engine::describe(label.site);
+  return text;
 }
 
 std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {
@@ -97,11 +102,14 @@ const char* intern(std::string_view text) {
 std::string describe(const OpLabel& label) { return " while running " + place_of(label); }
 
 std::string describe_call(const OpLabel& label) {
-  return fmt::format("; called {}{}at {}", label.block_path ? "in " : "",
-                     label.block_path ? std::string(label.block_path) + " " : "", describe(label.site));
+  std::string text;
+  if (label.block_path) text += fmt::format(" in {}", label.block_path);
+  if (is_known(label.site)) text += " at " + describe(label.site);
+  return text.empty() ? text : "; called" + text;
 }
 
 std::string describe(const std::source_location& site) {
+  if (!is_known(site)) return "an unknown line";
   std::string_view file = site.file_name();
   if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
   return fmt::format("{}:{}", file, site.line());

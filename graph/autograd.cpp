@@ -90,12 +90,12 @@ class OpGradFunction final : public GradFunction {
     int num_inputs() const override { return int(f_.inputs_.size()); }
     const NDArray& input(int i) const override {
       const SavedArray& saved = f_.inputs_[size_t(i)];
-      if (saved.is_changed()) f_.refuse("input", i, saved);
+      if (saved.is_changed()) f_.report("input", i, saved);
       return saved.array;
     }
     const NDArray& output(int i) const override {
       const SavedArray& saved = f_.outputs_[size_t(i)];
-      if (saved.is_changed()) f_.refuse("output", i, saved);
+      if (saved.is_changed()) f_.report("output", i, saved);
       return recorded_.empty() ? saved.array : recorded_[size_t(i)];
     }
     const NDArray& input_like(int i) const override { return f_.inputs_[size_t(i)].array; }
@@ -123,8 +123,8 @@ class OpGradFunction final : public GradFunction {
     mutable PooledVector<NDArray> zeros_;
   };
 
-  [[noreturn]] void refuse(const char* kind, int i, const SavedArray& saved) const {
-    refuse_changed(def_.name(), fmt::format("{} {}", kind, i), saved, site_);
+  void report(const char* kind, int i, const SavedArray& saved) const {
+    report_changed(def_.name(), fmt::format("{} {}", kind, i), saved, site_);
   }
 
   const OpDef& def_;
@@ -423,7 +423,7 @@ auto called_at(const std::source_location& site, F&& fn) {
   try {
     return fn();
   } catch (const Error& e) {
-    std::rethrow_exception(e.with_context(fmt::format("; called at {}", describe(site))));
+    std::rethrow_exception(e.with_context(describe_call({"backward", site})));
   }
 }
 }  // namespace

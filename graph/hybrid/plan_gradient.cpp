@@ -46,7 +46,7 @@ class PlanGradFunction final : public GradFunction {
     const bool is_recorded = thread_context().recording;
     std::vector<bool> heads = arrived(call.heads);
     const bool is_planned = heads == options.heads;
-    refuse_changed_arrays(is_recorded || !is_planned);
+    report_changed_arrays(is_recorded || !is_planned);
     std::vector<const NDArray*> arrays;
     for (const autograd::SavedArray& a : inputs_) arrays.push_back(&a.array);
     for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -141,18 +141,18 @@ class PlanGradFunction final : public GradFunction {
 
   // The backward half reads some of the arrays again. The gradients' program begins with the inputs, and takes what it
   // updates as it is.
-  void refuse_changed_arrays(bool by_program) const {
+  void report_changed_arrays(bool by_program) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const bool is_read = by_program ? !only_updates(i) : plan_->backward_reads_input(i);
       if (is_read && inputs_[i].is_changed())
-        refuse("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
+        report("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
     }
     for (size_t i = 0; !by_program && i < outputs_.size(); ++i) {
-      if (plan_->backward_reads_output(i) && outputs_[i].is_changed()) refuse(fmt::format("output {}", i), outputs_[i]);
+      if (plan_->backward_reads_output(i) && outputs_[i].is_changed()) report(fmt::format("output {}", i), outputs_[i]);
     }
   }
-  [[noreturn]] void refuse(const std::string& what, const autograd::SavedArray& saved) const {
-    autograd::refuse_changed(label_.name, what, saved, label_.site);
+  void report(const std::string& what, const autograd::SavedArray& saved) const {
+    autograd::report_changed(label_.name, what, saved, label_.site);
   }
 
   // May the plan write here while it reads `arrays`?

@@ -2,19 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "kaon/ops/functions.h"
 
 namespace kaon::autograd {
 
 using namespace engine;
 
-void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
+namespace {
+std::atomic<void (*)(const std::string&)> g_tell_changed{nullptr};
+}
+
+void allow_changed(void (*tell)(const std::string& what)) { g_tell_changed.store(tell, std::memory_order_relaxed); }
+
+void report_changed(std::string_view op, const std::string& what, const SavedArray& saved,
                     const std::source_location& recorded) {
   const std::source_location changed = saved.array.node().buffer->last_write();
-  throw StateError(fmt::format(
-      "[backward] {} of {}, {} {}, recorded at {}, was changed in place at {}: the gradient needs the values of "
-      "the recorded call; call backward() first, or change a copy",
-      what, op, name_of(saved.array.dtype()), saved.array.shape().str(), describe(recorded), describe(changed)));
+  const std::string text =
+      fmt::format("[backward] {} of {}, {} {}, recorded at {}, was changed in place at {}", what, op,
+                  name_of(saved.array.dtype()), saved.array.shape().str(), describe(recorded), describe(changed));
+  const auto tell = g_tell_changed.load(std::memory_order_relaxed);
+  if (tell && !is_recording()) return tell(text);
+  throw StateError(text +
+                   ": the gradient needs the values of the recorded call; call backward() first, or change a copy");
 }
 
 NDArray filled_like(const NDArray& array, double value) {

@@ -84,9 +84,14 @@ struct SavedArray {
 };
 // Output `i` of the call of `node` as an array that is on the tape again, for gradients that are recorded themselves.
 NDArray recorded_output(const NDArray& output, size_t i, TapeNode* node);
-// Throws StateError: this array (`what`: "input 0") of a call of `op` was changed after the call.
-[[noreturn]] void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
-                                 const std::source_location& recorded);
+// This array (`what`: "input 0") of a call of `op` was changed after the call. Throws StateError, unless
+// allow_changed() says that the gradient takes the values which the array has now.
+void report_changed(std::string_view op, const std::string& what, const SavedArray& saved,
+                    const std::source_location& recorded);
+// From now on gradients take the present values of arrays that were changed after a recorded call, as in MXNet, and
+// `tell` is called with what was changed; null, as at first: report_changed() throws. Gradients that are recorded
+// themselves are refused in any case. For the process.
+void allow_changed(void (*tell)(const std::string& what));
 
 // An array of this shape, dtype and device, full of `value`. A small one on the CPU is filled here, without an
 // operation.

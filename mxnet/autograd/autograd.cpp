@@ -2,6 +2,10 @@
 #include "kaon/graph/autograd.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "kaon/graph/ir/history.h"
 #include "kaon/graph/ir/tape.h"
@@ -41,6 +45,16 @@ int MXAutogradSetIsTraining(int is_training, int* prev) {
 namespace {
 
 [[maybe_unused]] const bool records_integers = (autograd::record_integers(true), true);
+
+// Once for each array and place, and no more than 100: a training loop would say the same at each step.
+void warn_of_changed(const std::string& what) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const std::lock_guard lock(mutex);
+  if (told.size() == 100 || !told.insert(what).second) return;
+  std::fprintf(stderr, "kaon: warning: %s: the gradient takes its new values, as MXNet's does\n", what.c_str());
+}
+[[maybe_unused]] const bool allows_changed = (autograd::allow_changed(&warn_of_changed), true);
 
 // MXNet's numbers: 0 null, 1 write, 2 write in place, 3 add.
 GradReq grad_req(uint32_t number) {

@@ -138,6 +138,29 @@ TEST_CASE("Gradients are new arrays, and recorded where a second one is to come"
   }
 }
 
+// MXNet's own numbers: its backward reads the array as it is by then.
+TEST_CASE("A gradient takes the values that an array has at backward", "[mxnet]") {
+  const Array x({2}, {1, 2}), gradient({2}, {0, 0}), factor({2}, {1, 1}), ten({2}, {10, 10});
+  mark(x, gradient);
+  const auto product = [&] {
+    const Recording recording;
+    return one("broadcast_mul", {&x, &factor});
+  };
+  const Array y = product();
+  ok(invoke_into("_copyto", {&ten}, {}, {&factor}));
+  ok(backward(y));
+  REQUIRE(gradient.values() == Floats{10, 10});
+  // A gradient that is recorded itself takes the arrays of the recorded calls.
+  const Array again = product();
+  ok(invoke_into("_copyto", {&x}, {}, {&factor}));
+  NDArrayHandle v = x.get(), h = again.get();
+  NDArrayHandle* results = nullptr;
+  int* storage = nullptr;
+  const Recording recording;
+  REQUIRE(MXAutogradBackwardEx(1, &h, nullptr, 1, &v, 1, 1, 1, &results, &storage) == -1);
+  REQUIRE_THAT(MXGetLastError(), Contains("was changed in place") && !Contains(":0"));
+}
+
 TEST_CASE("A recorded computation is a symbol", "[mxnet]") {
   const Array x({1}, {2}), gradient({1}, {0}), other({1}, {7});
   mark(x, gradient);
