@@ -18,10 +18,13 @@ void allow_changed(void (*tell)(const std::string& what)) { g_tell_changed.store
 
 void report_changed(std::string_view op, const std::string& what, const SavedArray& saved,
                     const std::source_location& recorded) {
+  std::string text =
+      fmt::format("[backward] {} of {}, {} {}", what, op, name_of(saved.array.dtype()), saved.array.shape().str());
+  const auto is_known = [](const std::source_location& site) { return site.line() != 0; };  // as from C++
+  if (is_known(recorded)) text += fmt::format(", recorded at {},", describe(recorded));
+  text += " was changed in place";
   const std::source_location changed = saved.array.node().buffer->last_write();
-  const std::string text =
-      fmt::format("[backward] {} of {}, {} {}, recorded at {}, was changed in place at {}", what, op,
-                  name_of(saved.array.dtype()), saved.array.shape().str(), describe(recorded), describe(changed));
+  if (is_known(changed)) text += " at " + describe(changed);
   const auto tell = g_tell_changed.load(std::memory_order_relaxed);
   if (tell && !is_recording()) return tell(text);
   throw StateError(text +

@@ -54,6 +54,7 @@ bool flag(const char* key, const char* value) {
 // MXNet has no winograd and no autotune. The others (data_indices, forward_bulk_size ...) say how it schedules.
 Flags flags_of(int count, const char** keys, const char** values) {
   Flags flags;
+  flags.options = options_of_environment();
   for (int i = 0; i < count; ++i) {
     const std::string_view key = keys[i];
     if (key == "static_alloc") flags.options.static_alloc = flag(keys[i], values[i]);

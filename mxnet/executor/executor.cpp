@@ -68,7 +68,7 @@ ExecutorObject& executor_of(void* handle) {
 
 ExecutorObject::ExecutorObject(const Symbol& symbol, ContextGroups contexts, Bindings arrays,
                                const std::vector<BoundArray>& before)
-    : program_(symbol, {}, "Executor"),
+    : program_(symbol, options_of_environment(), "Executor"),
       contexts_(std::move(contexts)),
       arrays_(std::move(arrays)),
       always_draws_(always_draws(program_.symbol())),

@@ -70,12 +70,6 @@ int MXQuantizeSymbol(SymbolHandle, SymbolHandle*, const int*, const uint32_t, co
                      uint32_t*, const char***) {
   return guard([] { refuse("MXQuantizeSymbol", "Kaon does not rewrite symbols"); });
 }
-int MXReducePrecisionSymbol(SymbolHandle, SymbolHandle*, uint32_t, const int*, uint32_t, const int*, const int*,
-                            const int, const uint32_t, const uint32_t, const uint32_t, const uint32_t, const uint32_t,
-                            const uint32_t, const char**, const char**, const char**, const char**, const char**,
-                            const char**, const char**, const char**, const char**) {
-  return guard([] { refuse("MXReducePrecisionSymbol", "Kaon does not rewrite symbols"); });
-}
 int MXSetCalibTableToQuantizedSymbol(SymbolHandle, const uint32_t, const char**, const float*, const float*,
                                      SymbolHandle*) {
   return guard([] { refuse("MXSetCalibTableToQuantizedSymbol", "Kaon does not rewrite symbols"); });

@@ -82,7 +82,8 @@ void Profile::update(bool on) {
 void Profile::set_running(bool running) {
   const std::scoped_lock lock(mutex_);
   is_running_ = running;
-  update(is_running_ && !is_paused_);
+  is_paused_ = false;  // as in MXNet, to begin ends a pause
+  update(is_running_);
 }
 
 void Profile::set_paused(bool paused) {

@@ -23,23 +23,23 @@ void check_composed(const Symbol& symbol) {
   }
 }
 
-// KAON_WINOGRAD=1 and KAON_AUTOTUNE=1 in the environment set these options of every program, as a program for MXNet
-// cannot.
-HybridizeOptions with_environment(HybridizeOptions options) {
-  const auto is_set = [](const char* name) {
-    const char* value = std::getenv(name);
-    bool on = false;
-    if (value && !ops::from_text(std::string_view(value), on)) {
-      throw ValueError(fmt::format("{} must be 0 or 1, got '{}'", name, value));
-    }
-    return on;
-  };
-  options.winograd |= is_set("KAON_WINOGRAD");
-  options.autotune |= is_set("KAON_AUTOTUNE");
-  return options;
+bool is_set(const char* name, bool otherwise) {
+  const char* value = std::getenv(name);
+  bool on = otherwise;
+  if (value && !ops::from_text(std::string_view(value), on)) {
+    throw ValueError(fmt::format("{} must be 0 or 1, got '{}'", name, value));
+  }
+  return on;
 }
 
 }  // namespace
+
+HybridizeOptions options_of_environment() {
+  HybridizeOptions options;
+  options.winograd = is_set("KAON_WINOGRAD", true);
+  options.autotune = is_set("KAON_AUTOTUNE", false);
+  return options;
+}
 
 std::vector<TensorMeta> metas_of(std::span<const NDArray* const> arrays) {
   std::vector<TensorMeta> metas;
@@ -48,7 +48,7 @@ std::vector<TensorMeta> metas_of(std::span<const NDArray* const> arrays) {
 }
 
 Program::Program(const Symbol& symbol, HybridizeOptions options, std::string name)
-    : options_(with_environment(options)), name_(std::move(name)) {
+    : options_(options), name_(std::move(name)) {
   if (!symbol.defined()) throw ValueError(fmt::format("[{}] the symbol has no outputs", name_));
   options_.check();
   check_composed(symbol);

@@ -9,6 +9,11 @@
 
 namespace kaon::mxnet {
 
+// The options of a program for MXNet, which cannot choose them itself: winograd, as MXNet's convolutions on GPUs have
+// it, unless KAON_WINOGRAD=0 is in the environment, and autotune where KAON_AUTOTUNE=1 is. Throws ValueError for other
+// values of these.
+HybridizeOptions options_of_environment();
+
 // A copy of a symbol, and its plans. An operator that makes an array of a shape with zeros in it (the first states of a
 // recurrent cell: shape=(0, 100)) makes one of the shape that the rest of the program asks for, while NumPy's shapes
 // are off. Thread safety: any thread.

@@ -57,6 +57,32 @@ TEST_CASE("A seed gives the same numbers again", "[mxnet]") {
   REQUIRE(MXRandomSeedContext(7, 9, 0) == -1);
 }
 
+TEST_CASE("The profiler counts operators while it runs and is not paused", "[mxnet]") {
+  const char *keys[] = {"aggregate_stats", "filename"}, *values[] = {"True", "/tmp/kaon_mxnet_profile.json"};
+  ok(MXSetProcessProfilerConfig(2, keys, values, nullptr));
+  const Array x({1}, {4});
+  const auto counted = [&](const char* op) {
+    REQUIRE(one(op, {&x}).values().size() == 1);
+    const char* text = nullptr;
+    ok(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+    return std::string(text).find('"' + std::string(op) + '"') != std::string::npos;
+  };
+  CHECK_FALSE(counted("sqrt"));
+  ok(MXSetProcessProfilerState(1, 0, nullptr));
+  CHECK(counted("sqrt"));
+  ok(MXProcessProfilePause(1, 0, nullptr));
+  CHECK_FALSE(counted("sin"));
+  ok(MXProcessProfilePause(0, 0, nullptr));
+  CHECK(counted("cos"));
+  ok(MXProcessProfilePause(1, 0, nullptr));
+  ok(MXSetProcessProfilerState(1, 0, nullptr));  // begins again
+  CHECK(counted("exp"));
+  ok(MXSetProcessProfilerState(0, 0, nullptr));
+  CHECK_FALSE(counted("tan"));
+  values[0] = "False";
+  ok(MXSetProcessProfilerConfig(1, keys, values, nullptr));
+}
+
 TEST_CASE("Functions that are not served refuse by their name", "[mxnet]") {
   REQUIRE(MXLoadLib("x.so", 0) == -1);
   REQUIRE_THAT(MXGetLastError(), Contains("MXLoadLib"));

@@ -226,4 +226,39 @@ TEST_CASE("casts of mixed precision are taken out", "[mxnet]") {
   CHECK(sum.by(MXSymbolGetInternals).outputs() == Strings{"a", "c_output", "b", "s_output"});
 }
 
+TEST_CASE("casts of mixed precision are put in", "[mxnet]") {
+  const Sym x = Sym::variable("x"), w = Sym::variable("w");
+  const Sym fc = Sym::call("FullyConnected", "fc", {{"num_hidden", "3"}, {"no_bias", "True"}}, {&x, &w});
+  const Sym act = Sym::call("Activation", "act", {{"act_type", "softrelu"}}, {&fc});
+  const Sym top = Sym::call("exp", "top", {}, {&act});
+  const auto convert = [&](std::vector<const char*> low, std::vector<const char*> conditional, int type = 2) {
+    std::vector<const char*> full{"exp", "an operator that Kaon lacks"}, names{"act_type"}, values{"softrelu", "other"},
+        parameters{"w"}, arguments{"x"};
+    const std::vector<int> offsets = conditional.empty() ? std::vector{0} : std::vector{0, 2};
+    const int data_type = 0;
+    SymbolHandle h = nullptr;
+    const int result = MXReducePrecisionSymbol(
+        top.get(), &h, 1, &data_type, uint32_t(offsets.size()), offsets.data(), &type, 1, uint32_t(low.size()),
+        uint32_t(full.size()), 0, uint32_t(conditional.size()), 0, 1, low.data(), full.data(), nullptr,
+        conditional.data(), nullptr, names.data(), values.data(), parameters.data(), arguments.data());
+    return std::pair(result, h);
+  };
+  const auto internals = [&](const std::vector<const char*>& low, const std::vector<const char*>& conditional) {
+    const auto [result, h] = convert(low, conditional);
+    ok(result);
+    return Sym(h).by(MXSymbolGetInternals).outputs();
+  };
+  CHECK(internals({}, {}) == Strings{"x", "w", "fc_output", "act_output", "top_output"});
+  // w, a parameter that nothing else reads, is of float16 itself
+  CHECK(internals({"FullyConnected"}, {"Activation"}) == Strings{"x", "x_amp_cast_float16_output", "w", "fc_output",
+                                                                 "fc_output_amp_cast_float32_output", "act_output",
+                                                                 "top_output"});
+  CHECK(internals({"FullyConnected"}, {}) == Strings{"x", "x_amp_cast_float16_output", "w", "fc_output", "act_output",
+                                                     "act_output_amp_cast_float32_output", "top_output"});
+  CHECK(convert({"exp"}, {}).first == -1);
+  CHECK_THAT(MXGetLastError(), Contains("the operator 'exp' is in two lists"));
+  CHECK(convert({}, {}, 4).first == -1);
+  CHECK_THAT(MXGetLastError(), Contains("target_dtype must be float16 or bfloat16, got int32"));
+}
+
 }  // namespace symbol_test
