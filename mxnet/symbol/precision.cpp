@@ -15,11 +15,13 @@ using namespace kaon::mxnet;
 
 namespace {
 
-// MXNet's lists name operators that Kaon lacks, of which the symbol has none.
+// The names of a list that Kaon has. MXNet's lists name operators that Kaon lacks, of which the symbol has none, and
+// older ones that are the same here (Convolution_v1), in lists of their own: those are left out.
 std::vector<std::string> known_operators(const char** names, uint32_t count) {
   std::vector<std::string> known;
   for (uint32_t i = 0; i < count; ++i) {
-    if (ops::find_op(names[i])) known.emplace_back(names[i]);
+    const std::string_view name = names[i];
+    if (ops::find_op(name) && !name.ends_with("_v1")) known.emplace_back(name);
   }
   return known;
 }

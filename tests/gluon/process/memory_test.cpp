@@ -158,11 +158,14 @@ TEST_CASE("users row 23: in the steady state no memory is taken from the storage
       }
     };
     calls(3);
-    const StorageStats before = Storage::cpu().stats();
-    calls(10);
-    const StorageStats after = Storage::cpu().stats();
-    CHECK(after.reserved == before.reserved);
-    CHECK(after.live == before.live);
+    bool is_steady = false;  // a thread that has not helped yet takes scratch when it first does
+    for (int i = 0; i < 20 && !is_steady; ++i) {
+      const StorageStats before = Storage::cpu().stats();
+      calls(10);
+      const StorageStats after = Storage::cpu().stats();
+      is_steady = after.reserved == before.reserved && after.live == before.live;
+    }
+    CHECK(is_steady);
   };
   check(mlp(), {16, 20});
   check(LeNet(), {2, 1, 28, 28});
