@@ -110,7 +110,7 @@ class OpGradFunction final : public GradFunction {
     void set(int i, NDArray g) override { call_.gradients[size_t(i)] = std::move(g); }
     bool takes_rows(int i) const override {
       const History* h = f_.node->inputs[size_t(i)].get();
-      return call_.rows && h && h->rows;
+      return call_.rows && h && h->takes_rows();
     }
     void set_rows(int i, NDArray values, NDArray indices) override {
       call_.rows->push_back({size_t(i), std::move(values), std::move(indices)});
@@ -337,7 +337,8 @@ class BackwardPass {
     if (!is_last || !will_store) return;
     for (size_t i = 0; i < gradients.size(); ++i) {
       const History* h = node.inputs[i].get();
-      if (!h || h->req != GradReq::write || h->rows || leaves.count(h) || shares_memory(h->grad, head_grads_)) continue;
+      if (!h || h->req != GradReq::write || h->takes_rows() || leaves.count(h) || shares_memory(h->grad, head_grads_))
+        continue;
       auto here = node.inputs.begin() + std::ptrdiff_t(i);
       if (std::find(node.inputs.begin(), here, node.inputs[i]) == here) gradients[i] = h->grad;
     }
@@ -390,6 +391,15 @@ void check_storage(const History& h, const NDArray& gradient) {
 // Stores a new gradient into the attached one.
 void store(History& h, NDArray gradient, std::vector<std::pair<NDArray, NDArray>> rows) {
   h.stamp = next_in_sequence();
+  if (h.rows_read) {
+    if (h.req == GradReq::write) h.rows_read->indices.clear();
+    for (auto& [values, indices] : rows) {
+      const NDArray whole =
+          nd._backward_take(values, indices, {.shape = h.grad.shape(), .axis = 0, .mode = IndexMode::clip});
+      gradient = gradient.defined() ? nd.elemwise_add(gradient, whole) : whole;
+      h.rows_read->indices.push_back(std::move(indices));
+    }
+  }
   if (h.rows) {
     if (h.req == GradReq::write) h.rows->parts.clear();
     for (auto& part : rows) h.rows->parts.push_back(std::move(part));

@@ -32,7 +32,7 @@ Shape with_rows(Shape shape, int64_t rows) {
 // Whether the gradient attached to the array is row_sparse.
 bool keeps_rows(const NDArray& array) {
   const autograd::History* h = autograd::history_of(array);
-  return h && h->rows;
+  return h && h->takes_rows();
 }
 
 // How many calls of each plan KAON_VERIFY asks to verify, so that whole programs and test suites can be run that way.

@@ -20,6 +20,11 @@ struct RowGradient {
   std::vector<std::pair<NDArray, NDArray>> parts;
 };
 
+// Of a dense gradient: the rows that recorded calls have read, where they tell them. Others may be written as well.
+struct RowsRead {
+  std::vector<NDArray> indices;
+};
+
 // The history of an array: which call made it, or the gradient attached to it.
 struct History : Annotation, Pooled {
   History() : Annotation(Kind::history) {}
@@ -28,9 +33,12 @@ struct History : Annotation, Pooled {
   uint32_t output = 0;
   GradReq req = GradReq::null;
   NDArray grad;
-  std::unique_ptr<RowGradient> rows;  // in place of grad
-  uint64_t stamp = 0;                 // of the last store
-  std::shared_ptr<void> kept;         // what a program keeps as long as the gradient is attached
+  std::unique_ptr<RowGradient> rows;    // in place of grad
+  std::shared_ptr<RowsRead> rows_read;  // beside grad; null: nobody asks for them
+  // Whether calls give rows and their indices where they can.
+  bool takes_rows() const { return rows || rows_read; }
+  uint64_t stamp = 0;          // of the last store
+  std::shared_ptr<void> kept;  // what a program keeps as long as the gradient is attached
   // Whether calls on the array are recorded. History ends where a backward() has freed it, as MXNet's does: a state
   // that is carried from batch to batch is a constant for the next one.
   inline bool is_recorded() const override;

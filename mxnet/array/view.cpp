@@ -88,6 +88,7 @@ int MXNDArrayDetach(NDArrayHandle handle, NDArrayHandle* out) {
       refresh(*copy->sparse);
       copy->sparse = std::make_shared<SparseArray>(*copy->sparse);
       copy->sparse->recorded = copy->sparse->gradient = NDArray();
+      copy->sparse->rows_read = nullptr;
     }
     *out = copy.release();
   });

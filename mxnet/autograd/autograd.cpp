@@ -76,6 +76,7 @@ void mark(ArrayObject& variable, GradReq req, ArrayObject& gradient) {
   }
   array.attach_grad(req, dense_gradient(gradient.sparse));
   autograd::history_of(array)->kept = gradient.sparse;
+  autograd::history_of(array)->rows_read = gradient.sparse->rows_read;
 }
 
 // What stands for the array in recorded computations.

@@ -122,6 +122,7 @@ void ExecutorObject::bind_inputs() {
     } else {
       input.leaf.attach_grad(GradReq::write, zeros({array.shape(), array.dtype()}, device));
     }
+    if (input.gradient->sparse) autograd::history_of(input.leaf)->rows_read = input.gradient->sparse->rows_read;
   }
 }
 
@@ -257,7 +258,11 @@ void ExecutorObject::clear_what_nothing_reached(const std::vector<uint64_t>& sta
     const NDArray own = input.leaf.grad();
     const bool direct = own.node().buffer == gradient.node().buffer;
     if (!reached) {
-      if (input.request == GradReq::write) gradient.assign(Arg<NDArray>(0.0, no_site));
+      if (input.request == GradReq::write) {
+        gradient.assign(Arg<NDArray>(0.0, no_site));
+        if (input.gradient->sparse && input.gradient->sparse->rows_read)
+          input.gradient->sparse->rows_read->indices.clear();
+      }
     } else if (!direct) {
       const NDArray arrived = own.as_in_context(gradient.device()).astype(gradient.dtype());
       gradient.assign(Arg<NDArray>(input.request == GradReq::add ? gradient + arrived : arrived, no_site));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
@@ -28,6 +30,22 @@ void set_parts(SparseArray& array, const NDArray& dense) {
   }
 }
 
+// The rows of `dense` that are not zero, and those of `read`.
+void set_rows(SparseArray& array, const NDArray& dense, const autograd::RowsRead& read) {
+  std::set<int64_t> rows;
+  const auto add = [&](const NDArray& indices) {
+    const std::vector<int64_t> values = indices.asvector<int64_t>(no_site);
+    rows.insert(values.begin(), values.end());
+  };
+  for (const NDArray& indices : read.indices) add(indices);
+  add(sparse::cast_storage<RowSparseNDArray>(dense).indices());
+  const std::vector<int64_t> sorted(rows.begin(), rows.end());
+  const NDArray indices =
+      NDArray::from(sorted.data(), sorted.size(), Shape(int64_t(sorted.size())), DType::int64, dense.device());
+  array.data = nd.take(In<NDArray>(dense, no_site), In<NDArray>(indices, no_site), {.axis = 0});
+  array.aux = {indices};
+}
+
 // Null: none stands for it.
 NDArray* dense_form(SparseArray& array) {
   return array.recorded.defined() ? &array.recorded : array.gradient.defined() ? &array.gradient : nullptr;
@@ -37,6 +55,7 @@ NDArray* dense_form(SparseArray& array) {
 void write_through(SparseArray& array) {
   NDArray* form = dense_form(array);
   if (!form) return;
+  if (array.rows_read) array.rows_read->indices = {array.aux[0]};
   ArrayObject same(std::shared_ptr<SparseArray>(&array, [](SparseArray*) {}), Context::of(device_of(array)));
   NDArray dense = std::exchange(*form, NDArray());  // so that the parts count
   const autograd::ModeScope mode(false, autograd::is_training());
@@ -85,6 +104,7 @@ NDArray dense_gradient(const std::shared_ptr<SparseArray>& array) {
   if (!array->gradient.defined()) {
     ArrayObject object(array, Context::of(device_of(*array)));
     array->gradient = to_dense(object);
+    if (array->storage == StorageType::row_sparse) array->rows_read = std::make_shared<autograd::RowsRead>();
     array->num_writes = array->gradient.node().buffer->num_writes();
   }
   return array->gradient;
@@ -96,7 +116,11 @@ void refresh(SparseArray& array) {
   const uint32_t now = form->node().buffer->num_writes();
   if (now == array.num_writes) return;
   const autograd::ModeScope mode(false, autograd::is_training());
-  set_parts(array, form->detach());
+  if (array.rows_read && form == &array.gradient) {
+    set_rows(array, form->detach(), *array.rows_read);
+  } else {
+    set_parts(array, form->detach());
+  }
   array.num_writes = now;
 }
 

@@ -1,6 +1,7 @@
 // Row_sparse and csr arrays as MXNet's handles have them: a program replaces their parts, and operators their contents.
 #pragma once
 
+#include "kaon/graph/ir/history.h"
 #include "kaon/mxnet/handle/handle.h"
 #include "kaon/ops/array/stored_array.h"
 #include "kaon/ops/sparse/sparse.h"
@@ -12,8 +13,10 @@ struct SparseArray : ops::StoredArray {
   DType dtype = DType::float32;
   // With a gradient attached: the dense array that stands for this one in recorded computations and updates.
   NDArray recorded;
-  // Of a gradient: the dense array to which backward() writes it.
+  // Of a gradient: the dense array to which backward() writes it, and the rows that it has, zeros among them: an
+  // update of these rows alone moves every one that was read.
   NDArray gradient;
+  std::shared_ptr<autograd::RowsRead> rows_read;
   // How often the one of these that is there had been written when the parts were made of it.
   uint32_t num_writes = 0;
 };

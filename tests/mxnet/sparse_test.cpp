@@ -95,6 +95,63 @@ TEST_CASE("A gradient may be kept sparse", "[mxnet]") {
   REQUIRE(dense(got).values() == Floats{0, 1, 0});
 }
 
+// MXNet's: an update of the gradient's rows alone (momentum, weight decay) moves every row that was read.
+TEST_CASE("A sparse gradient has the rows that were read, zeros among them", "[mxnet]") {
+  const Array weight({4, 1}, {1, 2, 3, 4}), nothing({4, 1}, {0, 0, 0, 0}), where({3}, {3, 1, 3});
+  const Array gradient = sparse(nothing, "row_sparse");
+  NDArrayHandle v = weight.get(), g = gradient.get();
+  const auto rows = [&] {
+    NDArrayHandle h = nullptr;
+    ok(MXNDArrayGetAuxNDArray(gradient.get(), 0, &h));
+    const Array aux(h);
+    return one("Cast", {&aux}, {{"dtype", "float32"}}).values();
+  };
+  const Texts attributes{{"input_dim", "4"}, {"output_dim", "1"}, {"sparse_grad", "True"}};
+  const Sym x = Sym::variable("x"), w = Sym::variable("w");
+  const Sym look = Sym::call("Embedding", "e", attributes, {&x, &w});
+  CachedOpHandle op = nullptr;
+  ok(MXCreateCachedOpEx(look.get(), 0, nullptr, nullptr, &op));
+  const auto backward = [&](bool hybridized, const Floats& head, const Array* indices) {
+    const Recording recording;
+    Array y({1}, {0});
+    if (hybridized) {
+      NDArrayHandle inputs[] = {indices->get(), weight.get()}, *results = nullptr;
+      const int* storage = nullptr;
+      int n = 0;
+      ok(MXInvokeCachedOpEx(op, 2, inputs, &n, &results, &storage));
+      y = Array(results[0]);
+    } else {
+      y = one("Embedding", {indices, &weight}, attributes);
+    }
+    const Array heads({uint32_t(head.size()), 1}, head);
+    NDArrayHandle h = y.get(), given = heads.get();
+    ok(MXAutogradBackward(1, &h, &given, 0));
+  };
+  for (bool hybridized : {false, true}) {
+    INFO(hybridized);
+    uint32_t req = 1;
+    ok(MXAutogradMarkVariables(1, &v, &req, &g));
+    backward(hybridized, {1, 0, 2}, &where);
+    CHECK(rows() == Floats{1, 3});
+    CHECK(data_of(gradient).values() == Floats{0, 3});
+    const Array other({1}, {2});
+    backward(hybridized, {0}, &other);
+    CHECK(rows() == Floats{2});
+    CHECK(dense(gradient).values() == Floats(4, 0));
+    ok(invoke_into("sgd_update", {&weight, &gradient}, {{"lr", "0.5"}, {"wd", "1"}}, {&weight}));
+    CHECK(weight.values() == Floats{1, 2, 1.5, 4});
+    weight.set({1, 2, 3, 4});
+    req = 3;  // adds
+    ok(MXAutogradMarkVariables(1, &v, &req, &g));
+    backward(hybridized, {0, 0, 0}, &where);
+    CHECK(rows() == Floats{1, 2, 3});
+    ok(invoke_into("_zeros", {}, {{"shape", "(4, 1)"}}, {&gradient}));
+    backward(hybridized, {5}, &other);
+    CHECK(rows() == Floats{2});
+  }
+  ok(MXFreeCachedOp(op));
+}
+
 TEST_CASE("A sparse variable and the dense array of its recorded computations keep the same values", "[mxnet]") {
   const Array start({3, 1}, {1, 0, 3}), nothing({3, 1}, {0, 0, 0}), other({3, 1}, {0, 5, 0});
   const Array x = sparse(start, "row_sparse"), gradient = sparse(nothing, "row_sparse");
