@@ -1,9 +1,12 @@
 // Trainer's overlap_update: parameters are updated bucket by bucket, while other sums are under way.
 #include <atomic>
 #include <chrono>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "checks.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/util/amp.h"
 
@@ -161,6 +164,38 @@ TEST_CASE("comm overlap: a bucket is updated while another one waits for a rank"
   may_end.notify_all();
   nd.waitall();
   check_same_on_ranks(p);
+}
+
+TEST_CASE("comm overlap: the plan of a step is cut in front of what reads the parameters of another bucket") {
+  if (ranks() == 1) return;
+  Engine engine({.threads = 1});
+  EngineScope scope(engine);
+  const auto operations = [&](bool overlaps) {
+    nn::HybridSequential net = net_of_buckets();
+    net.initialize(init::Xavier());
+    Trainer trainer(net.collect_params(), optimizer::SGD(), {.kvstore = "dist_sync", .overlap_update = overlaps});
+    const loss::SoftmaxCrossEntropyLoss loss;
+    TrainingStep step(net, loss, trainer);
+    const NDArray x = numbers({8, 10}, rank() + 1), y = labels(8, rank());
+    step(x, y);
+    nd.waitall();
+    Profiler& profiler = engine.profiler();
+    profiler.start();
+    step(x, y);
+    nd.waitall();
+    profiler.stop();
+    std::pair<int, int> runs_and_updates;
+    for (const auto& e : profiler.events()) {
+      const std::string_view name = e.name;
+      if (e.category != std::string_view("operator")) continue;
+      runs_and_updates.first += name == "training step";
+      runs_and_updates.second += name.starts_with("_kaon_multi_update");
+    }
+    return runs_and_updates;
+  };
+  // Two buckets: the last layer with a bias, and what is before. The second layer reads of both.
+  CHECK(operations(false) == std::pair(2, 1));
+  CHECK(operations(true) == std::pair(3, 2));
 }
 
 TEST_CASE("comm overlap: what needs all gradients at once is refused by name") {
