@@ -126,6 +126,14 @@ void Communicator::all_reduce_in_place(const NDArray& x, Reduce op, std::source_
   if (op == Reduce::mean) NDArray(x) *= 1.0 / d.size();
 }
 
+void Communicator::all_reduce_by_priority(const NDArray& x, int priority, Reduce op, std::source_location site) const {
+  Driver& d = driver();
+  check_dtype("all_reduce", x.dtype(), op, check_array("all_reduce", x, d));
+  push(d, {.kind = Kind::all_reduce, .op = op, .dtype = x.dtype(), .priority = priority, .count = x.size()}, x, x,
+       {"all_reduce", site});
+  if (op == Reduce::mean) NDArray(x) *= 1.0 / d.size();
+}
+
 NDArray Communicator::reduce_scatter(const NDArray& x, Reduce op, std::source_location site) const {
   Driver& d = driver();
   check_dtype("reduce_scatter", x.dtype(), op, check_array("reduce_scatter", x, d));

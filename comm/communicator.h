@@ -43,7 +43,8 @@ struct Options {
 //     NDArray sum = co_await world.all_reduce(gradient);
 //
 // All ranks must call the same functions on arrays of the same shapes and dtypes in one order, which is the order of
-// the calls; a thread of the communicator runs them one after another, when their arrays are ready. Where one rank
+// the calls; a thread of the communicator runs them one after another, when their arrays are ready; those of
+// all_reduce_by_priority() may run beside each other. Where one rank
 // fails, dies or calls something else, the waits of all of them throw CommError within Options::timeout, and so does
 // every later call; the engine and other arrays stay usable.
 // Arrays are on the CPU, from where they go by MPI, or on this rank's GPU, device(), and go by NCCL from GPU to GPU; on
@@ -74,6 +75,11 @@ class Communicator {
   // The same, written to x itself.
   void all_reduce_in_place(const NDArray& x, Reduce op = Reduce::sum,
                            std::source_location site = std::source_location::current()) const;
+  // The same for several sums at once: one may begin before those called earlier have ended, and those of a higher
+  // priority are sent first, as far as they are ready on all ranks. All ranks give the same priorities. Any other call
+  // still waits for all sums called before it. The same bits as all_reduce_in_place(). On GPUs they follow each other.
+  void all_reduce_by_priority(const NDArray& x, int priority, Reduce op = Reduce::sum,
+                              std::source_location site = std::source_location::current()) const;
   // The reduction's rows that belong to this rank: of (size * n, ...) those from rank * n, as (n, ...). Throws
   // ShapeError unless the rows divide by size().
   NDArray reduce_scatter(const NDArray& x, Reduce op = Reduce::sum,

@@ -66,24 +66,28 @@ struct RowUpdate {
 Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer, const TrainerOptions& options)
     : optimizer_(optimizer),
       clip_global_norm_(options.clip_global_norm),
-      store_(std::make_shared<const KVStore>(KVStore::create(options.kvstore))) {
+      store_(std::make_shared<const KVStore>(KVStore::create(options.kvstore))),
+      overlap_update_(options.overlap_update) {
   if (!(options.clip_global_norm >= 0)) {
     throw ValueError(
         fmt::format("[Trainer] clip_global_norm must be above 0, or 0 for none, got {}", options.clip_global_norm));
   }
   for (const Parameter& p : parameters) slots_.push_back({.parameter = p, .states = {}});
-  const bool asks_for_ranks =
-      options.deterministic || options.shard_states || options.compression_params.type != "none";
+  const bool asks_for_ranks = options.deterministic || options.shard_states || options.overlap_update ||
+                              options.compression_params.type != "none";
   if (asks_for_ranks && !store_->ranks().defined()) {
     throw ValueError(
-        fmt::format("[Trainer] deterministic, shard_states and compression_params are for kvstore dist_sync, got '{}'",
+        fmt::format("[Trainer] deterministic, shard_states, overlap_update and compression_params are for kvstore "
+                    "dist_sync, got '{}'",
                     options.kvstore));
   }
+  check_overlap(options, optimizer);
   if (store_->num_workers() > 1 || asks_for_ranks) {
     const bool draws = optimizer.rule().draws_random_numbers();
     const detail::BucketOptions buckets{.compression = options.compression_params,
                                         .shards = options.deterministic ? options.shards : 0,
-                                        .gives_owners = options.shard_states || draws};
+                                        .gives_owners = options.shard_states || draws,
+                                        .by_priority = options.overlap_update};
     if (options.deterministic && draws) {
       throw ValueError(
           fmt::format("[Trainer] deterministic: {} draws random numbers on the rank that updates a weight, which are "
@@ -109,6 +113,7 @@ double Trainer::learning_rate() const { return optimizer_.learning_rate(num_upda
 void Trainer::set_learning_rate(double lr) { optimizer_.set_learning_rate(lr); }
 
 void Trainer::throw_failure_of_earlier_step() {
+  check_whole();
   struct Seen {
     ~Seen() { pending.erase(pending.begin(), pending.begin() + ptrdiff_t(ended)); }
     std::vector<NDArray>& pending;
@@ -121,6 +126,16 @@ void Trainer::throw_failure_of_earlier_step() {
       has_ended = earliest.engine().read_now(earliest.var(), [] {});  // throws its failure
     } catch (const Cancelled&) {
       // dropped with its stopped scope, which waitall() does not report either
+      if (overlaps_update()) note_failure("it was dropped with its scope");
+    } catch (const Error& e) {
+      if (!overlaps_update()) throw;
+      note_failure(e.what());
+      std::rethrow_exception(
+          e.with_context("; with overlap_update some parameters may have been updated all the same: "
+                         "load the last checkpoint"));
+    } catch (const std::exception& e) {
+      if (overlaps_update()) note_failure(e.what());
+      throw;
     }
     if (!has_ended) {
       --seen.ended;
@@ -200,7 +215,7 @@ void Trainer::complete_states(Slot& slot) {
   }
 }
 
-NDArray Trainer::rates(std::span<Slot* const> slots) {
+NDArray Trainer::rates(std::span<Slot* const> slots, size_t group) {
   int64_t update = num_update();
   for (const Slot* s : slots) update = std::max(update, s->updates + 1);
   const optimizer::Rule& rule = optimizer_.rule();
@@ -225,12 +240,14 @@ NDArray Trainer::rates(std::span<Slot* const> slots) {
                  rule_numbers_);
     for (size_t k = 0; k < numbers; ++k) values[k * slots.size() + i] = float(rule_numbers_[k]);
   }
-  if (values != rate_values_ || !rates_.defined()) {
+  if (rates_.size() <= group) rates_.resize(group + 1);
+  Rates& kept = rates_[group];
+  if (values != kept.values || !kept.array.defined()) {
     const Device device = detail::ParameterValues(slots[0]->parameter)[0].device();
-    rates_ = nd.array(values, {int64_t(values.size())}).as_in_context(device);
-    std::swap(rate_values_, values);
+    kept.array = nd.array(values, {int64_t(values.size())}).as_in_context(device);
+    std::swap(kept.values, values);
   }
-  return rates_;
+  return kept.array;
 }
 
 namespace {
@@ -327,7 +344,10 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
   if (ranks_) ranks_->share_values();
   const auto is_on_several = [](const Slot* s) { return detail::is_on_several_devices(s->parameter); };
   // a rate that is refused leaves the gradients as they are
-  if (ranks_ || std::any_of(slots.begin(), slots.end(), is_on_several)) {
+  if (overlaps_update()) {
+    ranks_->prepare();
+    find_groups(slots);
+  } else if (ranks_ || std::any_of(slots.begin(), slots.end(), is_on_several)) {
     if (const std::span<Slot* const> own = owned(slots); !own.empty()) rates(own);
   }
   for (const Slot* s : slots) {
@@ -336,6 +356,7 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
     store_->pushpull(s->parameter.name(), gradients, std::span(gradients).first(1));
   }
   if (ranks_) add_up_over_ranks(false);
+  if (overlaps_update()) return update_buckets(slots, batch_size, site);
   update_slots(slots, batch_size, site);
 }
 
@@ -403,12 +424,16 @@ void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, con
     if (scaling_) scaling_->has_scaled = scaling_->unscaled = false;
     for (const RowUpdate& r : rows) r.put_back();
     if (ranks_ && ranks_->gives_owners()) ranks_->gather_values();
-    for (Slot* s : slots) {
-      ++s->updates;
-      s->keep_stamps();
-      const detail::ParameterValues copies(s->parameter);
-      for (size_t i = 1; i < copies.size(); ++i) NDArray(copies[i]).assign(copies[0]);
-    }
+  }
+  end_update(slots);
+}
+
+void Trainer::end_update(std::span<Slot* const> slots) {
+  for (Slot* s : slots) {
+    ++s->updates;
+    s->keep_stamps();
+    const detail::ParameterValues copies(s->parameter);
+    for (size_t i = 1; i < copies.size(); ++i) NDArray(copies[i]).assign(copies[0]);
   }
   ++steps_;
 }

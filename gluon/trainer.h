@@ -77,6 +77,13 @@ struct TrainerOptions {
   // Each parameter has one rank that keeps the optimizer's states for it, updates it and gives it to the others
   // (ZeRO-1). Numbers are as without.
   bool shard_states = false;
+  // Parameters whose gradients are in one bucket are updated as soon as these are added up, while sums of others are
+  // under way, and the next forward begins with the layers that are updated; the sums of the first layers go before the
+  // others. Numbers are as without. A step that fails may have changed some parameters and not others: every later step
+  // throws, until states are loaded. Not for what needs all gradients at once: clip_global_norm, shard_states, SGLD and
+  // scaled losses (ValueError). Of a hybridized net the forward is one operation, which waits for all parameters: a
+  // TrainingStep, or the net as it is, does not.
+  bool overlap_update = false;
 };
 static_assert(std::is_trivially_destructible_v<TrainerOptions>);
 
@@ -151,6 +158,7 @@ class Trainer {
   friend void amp::init_trainer(Trainer& trainer, const amp::LossScaleOptions& options);
   friend NDArray amp::scale_loss(const NDArray& loss, Trainer& trainer);
   friend void amp::unscale(Trainer& trainer);
+  bool overlaps_update() const { return ranks_ && overlap_update_; }
   struct Slot {
     Parameter parameter;
     std::vector<NDArray> states;  // made in the first update
@@ -175,6 +183,13 @@ class Trainer {
   std::span<Slot* const> fresh_slots(bool ignore_stale_grad);
   std::span<Slot* const> all_slots();
   void update_slots(std::span<Slot* const> slots, int64_t batch_size, const std::source_location& site);
+  // The same bucket by bucket, after the sums have been begun.
+  void update_buckets(std::span<Slot* const> slots, int64_t batch_size, const std::source_location& site);
+  void find_groups(std::span<Slot* const> slots);  // and their rates
+  void end_update(std::span<Slot* const> slots);   // after it has been pushed
+  void note_failure(const std::string& why);       // of a part of a step
+  void check_whole() const;                        // throws where a part of a step has failed
+  static void check_overlap(const TrainerOptions& options, const optimizer::Optimizer& optimizer);
   // How gradients become an update, apart from the arrays.
   struct UpdatePlan {
     optimizer::Optimizer optimizer;
@@ -201,7 +216,7 @@ class Trainer {
   void add_up_over_ranks(bool everywhere);
   NamedArrays states_of(const Slot& slot) const;
   std::span<Slot* const> owned(std::span<Slot* const> slots);
-  NDArray rates(std::span<Slot* const> slots);
+  NDArray rates(std::span<Slot* const> slots, size_t group = 0);
   int64_t num_update() const;
 
   optimizer::Optimizer optimizer_;
@@ -214,11 +229,20 @@ class Trainer {
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
   std::vector<NDArray> pending_;  // extra outputs of the steps that had not finished at the last look
+  bool overlap_update_ = false;
+  std::string failed_;  // why some weights may be those of a step that has failed; empty: none are
   std::vector<double> rule_numbers_;
-  std::vector<float> rate_values_, next_rate_values_;
-  NDArray rates_;  // rate_values_ as an array, made again only when they change
+  std::vector<float> next_rate_values_;
+  struct Rates {
+    std::vector<float> values;
+    NDArray array;  // made again only when the values change
+  };
+  std::vector<Rates> rates_;  // by group of parameters that are updated together
   // Of the step that is being made. Kept between steps, so that these allocate nothing.
   std::vector<Slot*> fresh_, owned_;
+  std::vector<std::vector<Slot*>> groups_;  // by bucket
+  std::vector<uint32_t> bucket_of_;         // by slot; of the buckets' layout
+  uint64_t bucket_layout_ = 0;
   std::vector<NDArray> gradients_;
   std::vector<const NDArray*> arrays_;
 };

@@ -63,6 +63,7 @@ NamedArrays Trainer::states_of(const Slot& slot) const {
 }
 
 NamedArrays Trainer::states() const {
+  check_whole();
   check_names(slots_, "save_states");
   NamedArrays arrays;
   auto number = [&](const std::string& name, double value) {
@@ -158,6 +159,7 @@ void Trainer::set_states(const NamedArrays& all, const std::string& source) {
   if (scaling_) scaling_->state = scale;
   slots_ = std::move(slots);
   steps_ = steps;
+  failed_.clear();
 }
 
 }  // namespace kaon::gluon

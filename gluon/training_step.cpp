@@ -186,6 +186,13 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
     made->layout = trainer_->ranks_->layout();
     update->returned = made->returned;
     update->groups = trainer_->ranks_->buckets_of(returned);
+    if (trainer_->overlaps_update()) {
+      update->read_groups.assign(names.size(), Update::no_group);
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        if (made->slots[i] == no_slot) continue;
+        update->read_groups[inputs.size() + i] = trainer_->ranks_->buckets_of(std::span(&parameters[i], 1))[0];
+      }
+    }
   }
   const size_t end_of_states = names.size();
   if (updates) names.push_back("learning rates");
@@ -314,7 +321,12 @@ NDArray TrainingStep::step_over_ranks(std::span<const NDArray* const> inputs, co
   if (trainer_->scaling_) trainer_->scaling_->has_scaled = true;
   autograd::ModeScope update_mode(false, false);
   trainer_->add_up_over_ranks(false);
-  trainer_->update_slots(slots_, batch_size_ > 0 ? batch_size_ : samples * ranks.ranks().size(), site);
+  const int64_t all_samples = batch_size_ > 0 ? batch_size_ : samples * ranks.ranks().size();
+  if (trainer_->overlaps_update()) {
+    trainer_->update_buckets(slots_, all_samples, site);
+  } else {
+    trainer_->update_slots(slots_, all_samples, site);
+  }
   return loss;
 }
 

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,11 @@ namespace {
 const comm::Communicator& world() {
   static const comm::Communicator all = comm::mpi();
   return all;
+}
+
+int rounds() {
+  const char* given = std::getenv("KAON_BENCH_ROUNDS");
+  return given ? std::atoi(given) : 5;
 }
 
 // Of all ranks, that of the slowest.
@@ -102,7 +109,7 @@ InFlight in_flight(const std::vector<Profiler::Event>& events) {
 void measure_overlap(const std::string& name, int steps, const std::function<void()>& step) {
   Profiler& profiler = Engine::current().profiler();
   std::vector<double> times, parts;
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < rounds(); ++round) {
     world().barrier().wait_to_read();
     profiler.start();
     for (int i = 0; i < steps; ++i) step();
@@ -123,20 +130,29 @@ void measure_overlap(const std::string& name, int steps, const std::function<voi
   bench::print(name + "_hidden", bench::summarize(parts), "of the time in flight");
 }
 
+struct Way {
+  gluon::TrainerOptions options;
+  const char* name;
+};
+// In turns; first without communication.
 template <class F>
 std::vector<bench::Result> measure_training(const char* name, F&& make_net, const Shape& data, int steps,
-                                            const gluon::TrainerOptions& options, const char* how) {
+                                            std::span<const Way> ways) {
   const auto make = [&] {
     auto net = make_net();
     net->initialize(init::Xavier());
     (*net)(nd.zeros(data));
     return net;
   };
-  const auto alone = make(), shared = make();
   const optimizer::SGD rule({.learning_rate = 0.01, .momentum = 0.9});
-  gluon::Trainer without(alone->collect_params(), rule), with(shared->collect_params(), rule, options);
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
-  gluon::TrainingStep step_alone(*alone, loss, without), step_shared(*shared, loss, with);
+  std::deque<gluon::Trainer> trainers;
+  std::deque<gluon::TrainingStep> all;
+  for (size_t k = 0; k <= ways.size(); ++k) {
+    const auto net = make();
+    trainers.emplace_back(net->collect_params(), rule, k == 0 ? gluon::TrainerOptions() : ways[k - 1].options);
+    all.emplace_back(*net, loss, trainers.back());
+  }
   const NDArray x = nd.random_uniform(data), y = nd.zeros({data[0]});
   const auto rate = [&](gluon::TrainingStep& step) {
     world().barrier().wait_to_read();
@@ -145,13 +161,18 @@ std::vector<bench::Result> measure_training(const char* name, F&& make_net, cons
     }));
     return double(steps * data[0] * world().size()) / s;
   };
-  const auto results = bench::interleave(5, {[&] { return rate(step_alone); }, [&] { return rate(step_shared); }});
-  print_ratio(fmt::format("{}_{}", name, how), results[1], "samples/s", "no communication", results[0]);
-  if (world().rank() == 0) {
-    fmt::print("# {} {}: communication takes {:.0f} % of a step\n", name, how,
-               100 * (1 - results[1].median / results[0].median));
+  std::vector<std::function<double()>> rates;
+  for (gluon::TrainingStep& step : all) rates.push_back([&] { return rate(step); });
+  const auto results = bench::interleave(rounds(), rates);
+  for (size_t k = 0; k < ways.size(); ++k) {
+    const std::string what = fmt::format("{}_{}", name, ways[k].name);
+    print_ratio(what, results[k + 1], "samples/s", "no communication", results[0]);
+    if (world().rank() == 0) {
+      fmt::print("# {} {}: communication takes {:.0f} % of a step\n", name, ways[k].name,
+                 100 * (1 - results[k + 1].median / results[0].median));
+    }
+    measure_overlap(what, steps, [&] { all[k + 1](x, y); });
   }
-  measure_overlap(fmt::format("{}_{}", name, how), steps, [&] { step_shared(x, y); });
   return results;
 }
 
@@ -163,10 +184,11 @@ struct Mlp : gluon::HybridBlock<Mlp> {
 
 void measure_trainings() {
   const auto all = [](const gluon::TrainerOptions& options, const char* how) {
+    const Way ways[] = {{options, how}};
     measure_training(
-        "lenet_b64", [] { return std::make_shared<LeNet>(); }, Shape{64, 1, 28, 28}, 60, options, how);
+        "lenet_b64", [] { return std::make_shared<LeNet>(); }, Shape{64, 1, 28, 28}, 60, ways);
     measure_training(
-        "mlp784_b64", [] { return std::make_shared<Mlp>(); }, Shape{64, 784}, 60, options, how);
+        "mlp784_b64", [] { return std::make_shared<Mlp>(); }, Shape{64, 784}, 60, ways);
   };
   all({.kvstore = "dist_sync"}, "all_reduce");
   all({.kvstore = "dist_sync", .compression_params = {.type = "bfloat16"}}, "bfloat16");
@@ -186,23 +208,28 @@ void measure_link() {
     net->add(nn::Dense(10));
     return net;
   };
-  const auto rates = measure_training("mlp10m_b128", make, data, 6, {.kvstore = "dist_sync"}, "all_reduce");
+  const Way ways[] = {{{.kvstore = "dist_sync"}, "all_reduce"},
+                      {{.kvstore = "dist_sync", .overlap_update = true}, "overlap_update"}};
+  const auto rates = measure_training("mlp10m_b128", make, data, 10, ways);
   const char* link = std::getenv("KAON_BENCH_LINK");
   if (!link || world().rank() != 0) return;
   const double ranks = world().size(), samples = double(data[0]) * ranks;
   const double parameters = 785 * 2048 + 2 * 2049 * 2048 + 2049 * 10;
   const double sends = 4 * parameters * 2 * (ranks - 1) / ranks / std::atof(link), computes = samples / rates[0].median;
-  fmt::print(
-      "# mlp10m_b128: a step takes {:.0f} ms, computes {:.0f} ms, sends {:.0f} ms at least: {:.2f} of what the "
-      "slower allows\n",
-      1e3 * samples / rates[1].median, 1e3 * computes, 1e3 * sends,
-      std::max(sends, computes) * rates[1].median / samples);
+  for (size_t k = 0; k < std::size(ways); ++k) {
+    fmt::print(
+        "# mlp10m_b128 {}: a step takes {:.0f} ms, computes {:.0f} ms, sends {:.0f} ms at least: {:.2f} of what the "
+        "slower allows\n",
+        ways[k].name, 1e3 * samples / rates[k + 1].median, 1e3 * computes, 1e3 * sends,
+        std::max(sends, computes) * rates[k + 1].median / samples);
+  }
 }
 
 void measure_resnet() {
   namespace zoo = gluon::model_zoo::vision;
   const auto make = [] { return std::make_shared<zoo::ResNetV1>(zoo::resnet18_v1()); };
-  measure_training("resnet18_b8", make, {8, 3, 224, 224}, 4, {.kvstore = "dist_sync"}, "all_reduce");
+  const Way ways[] = {{{.kvstore = "dist_sync"}, "all_reduce"}};
+  measure_training("resnet18_b8", make, {8, 3, 224, 224}, 4, ways);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct Call {
   Kind kind = Kind::barrier;
   Reduce op = Reduce::sum;
   DType dtype = DType::float32;
-  bool on_gpus = false;  // where the arrays are, on every rank
-  int peer = 0;          // root, or the other rank
+  bool on_gpus = false;           // where the arrays are, on every rank
+  std::optional<int> priority{};  // set: it may be under way beside others that have one
+  int peer = 0;                   // root, or the other rank
   int64_t count = 0;
   const void* in = nullptr;  // equal to `out`: in place
   void* out = nullptr;
@@ -38,6 +40,12 @@ class Pending {
   virtual bool has_ended() = 0;
   // A number that has changed when something has been done since the last look.
   virtual uint64_t progress() const { return 0; }
+  // Of calls that are under way together: whether parts of it wait to be begun, and whether they may be. Parts that are
+  // under way go on.
+  virtual bool wants_more() const { return false; }
+  virtual void hold_back(bool) {}
+  // Whether another call may begin before this one has ended.
+  virtual bool takes_company() const { return false; }
 };
 
 // The ranks of one communicator. Thread safety: one thread at a time. Every function throws CommError with the
@@ -52,7 +60,9 @@ class Group {
   // Whether the ranks meet in the memory of one machine. Else the library may keep the thread that calls it, and a
   // connection that breaks raises SIGPIPE there.
   virtual bool shares_memory() const = 0;
-  // Begins a call, of any kind but split. One at a time, apart from sends. Does not block.
+  // Begins a call, of any kind but split. One at a time, apart from sends, and from calls with a priority: of these as
+  // many as `most_together` in a row may be under way beside each other. Does not block.
+  static constexpr uint64_t most_together = 16;
   virtual std::unique_ptr<Pending> begin(const Call& call) = 0;
   // Blocks. Null where color is negative.
   virtual std::unique_ptr<Group> split(int color, int key) = 0;

@@ -92,7 +92,7 @@ void Driver::begin(OpNode& op, RunContext&) {
     driver->complete(op, std::current_exception());
     return;
   }
-  driver->ready(body.place, {&op, &body});
+  driver->ready(body.place, {&op, &body, body.call.priority && !body.call.on_gpus});
 }
 
 // --- Driver
@@ -131,7 +131,8 @@ void Driver::close() {
 void Driver::drain() {
   std::unique_lock lock(mutex_);
   drained_.wait(lock, [&] {
-    return !failure_.empty() || (next_ == issued_ && !running_ && sends_.empty() && launched_.empty());
+    return !failure_.empty() ||
+           (next_ == issued_ && !running_ && beside_.empty() && sends_.empty() && launched_.empty());
   });
 }
 
@@ -182,7 +183,7 @@ void Driver::ready(uint64_t place, Entry entry) {
       const bool may_begin = shares_memory_ && call.kind == Kind::all_reduce && !call.on_gpus &&
                              call.count * int64_t(size_of(call.dtype)) <= most_bytes_here;
       ready_.emplace(place, entry);
-      if (place == next_ && may_begin && !running_ && sends_.empty()) return begin_here(lock);
+      if (place == next_ && may_begin && !running_ && beside_.empty() && sends_.empty()) return begin_here(lock);
       if (place == next_) wake_.notify_one();
       return;
     }
@@ -232,7 +233,8 @@ void Driver::fail(const std::string& text) noexcept {
     failure_ = text;
     wake_.notify_all();
     // One that is pending is ended by the thread that looks after it, unless MPI does not let go of that thread either.
-    drained_.wait_for(lock, std::chrono::milliseconds(500), [&] { return !running_ || !is_pending_; });
+    drained_.wait_for(lock, std::chrono::milliseconds(500),
+                      [&] { return (!running_ || !is_pending_) && beside_.empty(); });
     for (auto& [place, entry] : ready_) ending.emplace_back(entry.op, entry.body->call.kind);
     ready_.clear();
     // The thread stays inside a call that may never end, and keeps its arrays.
@@ -242,6 +244,8 @@ void Driver::fail(const std::string& text) noexcept {
       handed_.reset();
       is_pending_ = false;
     }
+    for (const Beside& b : beside_) ending.emplace_back(b.op, b.kind);
+    beside_.clear();
     for (Send& s : sends_) {
       OpBody<Collective>::get(*s.op).in->retain();  // for ever: MPI may still read it
       (void)s.sending.release();
@@ -311,6 +315,10 @@ void Driver::loop() {
         wake_.wait_for(lock, std::chrono::microseconds(50), [&] { return is_due(); });
         poll_sends(lock);
       }
+      continue;
+    }
+    if (!handed_ && may_join()) {
+      run_beside(lock);
       continue;
     }
     Running running = handed_ ? std::move(*std::exchange(handed_, std::nullopt)) : take();

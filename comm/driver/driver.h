@@ -61,6 +61,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   struct Entry {
     engine::OpNode* op;
     Collective* body;
+    bool has_priority;
   };
   // A call that has begun. Copies: fail() may end the operation meanwhile.
   struct Running {
@@ -75,6 +76,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
     engine::StreamPoint end;
     std::exception_ptr failure;
     std::string why;
+    bool has_ended = false;  // of one beside others, as all of these
+    std::chrono::steady_clock::time_point went_on{};
   };
   static void begin(engine::OpNode& op, RunContext&);
   static const engine::OpType type;
@@ -98,6 +101,11 @@ class Driver : public std::enable_shared_from_this<Driver> {
   static constexpr int64_t most_bytes_here = 1 << 20;
   void begin_here(std::unique_lock<std::mutex>& lock);
   bool wait(Running& running, std::unique_lock<std::mutex>& lock);
+  bool may_join() const;
+  void run_beside(std::unique_lock<std::mutex>& lock);
+  bool look_beside(std::chrono::microseconds patience);
+  void end_beside(size_t which, std::unique_lock<std::mutex>& lock);
+  void abandon_beside();
   void run(Running& running);
   void give_up(Running& running);
   static void abandon(Running& running);
@@ -125,6 +133,14 @@ class Driver : public std::enable_shared_from_this<Driver> {
   bool is_pending_ = false;        // running_ is looked after, and never blocks a thread
   std::optional<Running> handed_;  // to the thread, by one that has begun it
   std::chrono::steady_clock::time_point running_since_{};
+  struct Beside {
+    engine::OpNode* op;
+    Kind kind;
+    uint64_t place;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::vector<Beside> beside_;     // calls with a priority that are under way, in their order; then no other one is
+  std::vector<Running> together_;  // the same, the highest priority first: the thread's own
   Call running_call_;
   std::string failure_;
   bool ends_ = false;

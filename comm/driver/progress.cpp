@@ -75,7 +75,8 @@ bool Driver::waits_for_long() const {
   const auto is_long = [now = std::chrono::steady_clock::now()](auto since) {
     return now - since > std::chrono::milliseconds(500);
   };
-  return (running_ && is_long(running_since_)) || (!launched_.empty() && is_long(launched_.begin()->second.since));
+  return (running_ && is_long(running_since_)) || (!beside_.empty() && is_long(beside_.front().since)) ||
+         (!launched_.empty() && is_long(launched_.begin()->second.since));
 }
 
 std::vector<LongCall> Driver::long_calls(std::chrono::steady_clock::duration least) const {

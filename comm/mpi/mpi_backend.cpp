@@ -281,7 +281,6 @@ class MpiGroup final : public Group {
     MPI_Comm_free(&local);
     short_ = std::make_shared<ShortSteps>(rank_, size_);
     shares_memory_ = local_size_ == size_ && uses_shared_memory();
-    ring_ = std::make_shared<RingMemory>(shares_memory_);
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -305,7 +304,7 @@ class MpiGroup final : public Group {
           check(MPI_Iallreduce(in, c.out, int(c.count), type, op, comm_, sum->add()), "all_reduce");
           return sum;
         }
-        return std::make_unique<Ring>(c, parts_, ring_, type, op, comm_, rank_, size_);
+        return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, lane_of(c));
       }
       case Kind::reduce_scatter:
       case Kind::all_gather: {
@@ -315,7 +314,7 @@ class MpiGroup final : public Group {
           parts_.assign(size_t(size_), c.count);
         }
         const MPI_Op op = c.kind == Kind::reduce_scatter ? operations().get(c.op, c.dtype) : MPI_OP_NULL;
-        return std::make_unique<Ring>(c, parts_, ring_, type, op, comm_, rank_, size_);
+        return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, lane_of(c));
       }
       case Kind::broadcast: {
         auto all = std::make_unique<Requests>("broadcast");
@@ -377,6 +376,14 @@ class MpiGroup final : public Group {
   }
 
  private:
+  // A call with a priority gets one that none of those has that may be under way.
+  int lane_of(const Call& c) { return c.priority ? 1 + int(by_priority_++ % most_together) : 0; }
+  const std::shared_ptr<RingMemory>& free_memory() {
+    for (const auto& m : rings_) {
+      if (m.use_count() == 1) return m;
+    }
+    return rings_.emplace_back(std::make_shared<RingMemory>(shares_memory_));
+  }
   static constexpr int64_t least_ring_bytes = 16 << 10;  // a rank
   static const void* byte(const void* p, int64_t at) { return static_cast<const char*>(p) + at; }
   static void* byte(void* p, int64_t at) { return static_cast<char*>(p) + at; }
@@ -394,8 +401,9 @@ class MpiGroup final : public Group {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   bool shares_memory_ = true;
-  std::shared_ptr<ShortSteps> short_;  // of the last one that was begun as well
-  std::shared_ptr<RingMemory> ring_;
+  std::shared_ptr<ShortSteps> short_;               // of the last one that was begun as well
+  std::vector<std::shared_ptr<RingMemory>> rings_;  // as many as were under way at a time
+  uint64_t by_priority_ = 0;                        // calls
   std::vector<int64_t> parts_;  // by rank, of one call: kept, so that the next one allocates nothing
 };
 

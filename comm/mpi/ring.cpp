@@ -9,7 +9,8 @@
 namespace kaon::comm {
 
 namespace {
-constexpr int first_tag = 2, num_tags = 1 << 14;  // MPI promises tags below 32768; others have 0 and 1
+// MPI promises tags below 32768; others have 0 and 1. A lane has an even number, and more than pieces under way.
+constexpr int first_tag = 2, num_tags = (1 << 14) / Ring::lanes / 2 * 2;
 constexpr int64_t alignment = 64;
 
 const char* name(const Call& call) {
@@ -19,7 +20,7 @@ int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit;
 }  // namespace
 
 Ring::Ring(const Call& call, std::span<const int64_t> part_elements, std::shared_ptr<RingMemory> memory,
-           MPI_Datatype type, MPI_Op op, MPI_Comm comm, int rank, int size)
+           MPI_Datatype type, MPI_Op op, MPI_Comm comm, int rank, int size, int lane)
     : all_(std::move(memory)),
       call_(call),
       element_bytes_(int64_t(size_of(call.dtype))),
@@ -28,6 +29,7 @@ Ring::Ring(const Call& call, std::span<const int64_t> part_elements, std::shared
       comm_(comm),
       rank_(rank),
       size_(size),
+      first_tag_(first_tag + lane * num_tags),
       first_hop_(call.kind == Kind::all_gather ? size - 1 : 0),
       end_hop_(call.kind == Kind::reduce_scatter ? size - 1 : 2 * (size - 1)) {
   RingMemory& m = *all_;
@@ -108,7 +110,7 @@ void Ring::go_on(size_t place) {
   const bool is_partial = reduces(piece.hop);
   const uint64_t window = all_->window;
   const uint64_t number = ended_ + (place + window - ended_ % window) % window;
-  const int tag = first_tag + int((2 * number + !is_partial) % num_tags);
+  const int tag = first_tag_ + int((2 * number + !is_partial) % num_tags);
   std::byte* const partial = all_->partial.get() + place * size_t(all_->most_bytes);
   if (piece.receives) {
     check(MPI_Irecv(is_partial ? partial : result(piece), int(piece.bytes), MPI_BYTE, (rank_ + size_ - 1) % size_, tag,
@@ -154,7 +156,7 @@ bool Ring::has_ended() {
       const RingMemory::Piece& piece = m.pieces[ended_ % m.window];
       if (piece.hop < end_hop_) break;
     }
-    while (!are_all_begun_ && begun_ < ended_ + m.window) {
+    while (!are_all_begun_ && !is_held_back_ && begun_ < ended_ + m.window) {
       are_all_begun_ = !next_piece();
       if (!are_all_begun_) enter(begun_++ % m.window);
     }

@@ -14,7 +14,7 @@
 
 namespace kaon::comm {
 
-// What the rings of one group share: memory that one call leaves to the next. One ring at a time.
+// Memory that one call leaves to the next. One ring at a time.
 struct RingMemory {
   explicit RingMemory(bool shares_memory)
       : most_bytes(shares_memory ? 256 << 10 : 60 << 10), window(shares_memory ? 16 : 32) {}
@@ -51,10 +51,15 @@ class Ring final : public Pending, public engine::Pooled {
  public:
   // `part_elements`: of each rank, for reduce_scatter and all_gather. The call's memory holds all of them, or this
   // rank's, one after another.
+  // lane: of rings that are under way at a time, one each, the same on all ranks; below `lanes`.
   Ring(const Call& call, std::span<const int64_t> part_elements, std::shared_ptr<RingMemory> memory, MPI_Datatype type,
-       MPI_Op op, MPI_Comm comm, int rank, int size);
+       MPI_Op op, MPI_Comm comm, int rank, int size, int lane);
+  static constexpr int lanes = int(Group::most_together) + 1;
   bool has_ended() override;
   uint64_t progress() const override { return hops_; }
+  bool wants_more() const override { return !are_all_begun_; }
+  void hold_back(bool is_held) override { is_held_back_ = is_held; }
+  bool takes_company() const override { return call_.priority.has_value(); }
 
  private:
   bool reduces(int hop) const { return hop < size_ - 1; }
@@ -71,7 +76,7 @@ class Ring final : public Pending, public engine::Pooled {
   const MPI_Datatype type_;
   const MPI_Op op_;
   const MPI_Comm comm_;
-  const int rank_, size_;
+  const int rank_, size_, first_tag_;
   int first_hop_ = 0, end_hop_ = 0;
   int64_t piece_bytes_ = 0, longest_ = 0;  // of a piece, and of the longest part
   // The next piece to begin: of each owner's part in turn.
@@ -80,6 +85,7 @@ class Ring final : public Pending, public engine::Pooled {
   uint64_t begun_ = 0, ended_ = 0;  // pieces
   uint64_t hops_ = 0;               // that have ended
   bool are_all_begun_ = false;
+  bool is_held_back_ = false;
   bool differs_ = false;  // another rank has called something else, which the watch will find
 };
 

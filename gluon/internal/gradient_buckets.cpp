@@ -242,7 +242,8 @@ void GradientBuckets::all_reduce(bool everywhere) {
     if (options_.shards) {
       wire_.add_up_by_tree(b.all);
     } else if (everywhere || !options_.gives_owners || wire_.compresses()) {
-      wire_.add_up(b.all, b.residual);
+      // The next forward reads the first layers' weights first, which are in the last bucket.
+      wire_.add_up(b.all, b.residual, options_.by_priority ? std::optional(int(&b - buckets_.data())) : std::nullopt);
     } else {
       const NDArray own = ranks().reduce_scatter(b.all, b.elements);
       const auto here = b.elements.begin() + ranks().rank();

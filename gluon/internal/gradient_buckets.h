@@ -14,6 +14,7 @@ struct BucketOptions {
   CompressionParams compression{};
   int shards = 0;             // of a batch, whose gradients a fixed tree adds up over all ranks; 0: no such tree
   bool gives_owners = false;  // each parameter has one rank that updates it
+  bool by_priority = false;   // the first layers' sums before the others
 };
 
 // Those of one trainer that have gradients and values, whenever they get them. All ranks call the same functions in the
@@ -31,6 +32,7 @@ class GradientBuckets {
   void prepare();
   // A number that prepare() changes when it moves gradients.
   uint64_t layout() const { return layout_; }
+  size_t size() const { return buckets_.size(); }
   // The bucket of each parameter's gradient, after prepare(). The last layers' come first, as a backward computes them.
   std::vector<uint32_t> buckets_of(std::span<const Parameter> parameters) const;
 

@@ -93,13 +93,21 @@ GradientWire::GradientWire(comm::Communicator ranks, const CompressionParams& co
   }
 }
 
-void GradientWire::add_up(const NDArray& x, NDArray& residual) const {
-  if (type_ == Type::none) return ranks_.all_reduce_in_place(x);
+void GradientWire::all_reduce(const NDArray& x, std::optional<int> priority) const {
+  if (priority) {
+    ranks_.all_reduce_by_priority(x, *priority);
+  } else {
+    ranks_.all_reduce_in_place(x);
+  }
+}
+
+void GradientWire::add_up(const NDArray& x, NDArray& residual, std::optional<int> priority) const {
+  if (type_ == Type::none) return all_reduce(x, priority);
   if (type_ == Type::two_bits) return add_up_two_bits(x, residual);
   const DType narrow = type_ == Type::float16 ? DType::float16 : DType::bfloat16;
-  if (size_of(x.dtype()) <= size_of(narrow)) return ranks_.all_reduce_in_place(x);
+  if (size_of(x.dtype()) <= size_of(narrow)) return all_reduce(x, priority);
   const NDArray sent = nd.cast(x, narrow);
-  ranks_.all_reduce_in_place(sent);
+  all_reduce(sent, priority);
   NDArray(x).assign(nd.cast(sent, x.dtype()));
 }
 

@@ -14,6 +14,11 @@ NDArray detail::scale_of(const NDArray& state, DType dtype) {
 
 void init_trainer(gluon::Trainer& trainer, const LossScaleOptions& o) {
   if (trainer.scales_losses()) throw StateError("[amp] the losses of this trainer are scaled already");
+  if (trainer.overlap_update_) {
+    throw StateError(
+        "[amp] a step that overflows leaves all parameters alone, and overlap_update updates some before "
+        "all gradients are there");
+  }
   if (!trainer.optimizer_.rule().takes_factor()) {
     throw StateError("[amp] the rule of this optimizer takes no factor: it could not leave a step out");
   }

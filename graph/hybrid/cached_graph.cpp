@@ -260,7 +260,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     return text + "--- pad_rows\n" + pad_rows(passes::run(trace(), passes), num_data, has_rows).str();
   };
   if (program_.defined()) options.num_data = num_data_;
-  if (update_) options.groups = update_->groups;
+  if (update_) options.groups = update_->groups, options.read_groups = update_->read_groups;
   options.verify = options_.verify;
   const bool may_verify = program_.defined() && key.device.type == DeviceType::cpu && !options_.winograd &&
                           options_.policy != PlanPolicy::bucket;

@@ -18,6 +18,10 @@ struct Update {
   // computed, the plan ends one operation and begins the next, so that the group can be used while the rest is
   // computed.
   std::vector<uint32_t> groups{};
+  // By input: the group of what changes it between steps, or no_group. Where an input of a group is first read, the
+  // plan begins an operation, so that what is before does not wait for that group. Empty: it is not cut so.
+  std::vector<uint32_t> read_groups{};
+  static constexpr uint32_t no_group = ~uint32_t(0);
   std::vector<uint32_t> returned{};  // these gradients, by the number of their weight among the wanted
   // Calls operators that change all weights. Arrays: {weight, gradient, states...} for each weight, then what follows
   // the states among the inputs.

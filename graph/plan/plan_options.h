@@ -37,6 +37,7 @@ struct PlanOptions {
   std::shared_ptr<const Graph> program{};  // passes::program(), before the passes
   std::optional<size_t> num_data{};        // the inputs after these are parameters; unset: not known
   std::vector<uint32_t> groups{};          // of the last outputs, one group each: Update::groups
+  std::vector<uint32_t> read_groups{};     // by input: Update::read_groups
 };
 
 }  // namespace kaon::graph

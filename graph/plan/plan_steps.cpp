@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kaon/graph/ir/update.h"
 #include "kaon/graph/plan/parallel_regions.h"
 #include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/ops/operator/copy_to.h"
@@ -124,7 +125,28 @@ void PlanSteps::add_regions() {
   }
 }
 
-// One ends where the last output of a group is written, or with the region that it is written in.
+// The steps, or regions, in front of which no step reads an input of a certain group.
+std::vector<uint32_t> PlanSteps::first_reads() const {
+  const PhasePlan& half = phases[size_t(Phase::forward)];
+  std::vector<uint32_t> steps, seen;
+  for (const External& e : half.externals) {
+    if (e.place != Place::input || e.index >= options.read_groups.size()) continue;
+    const uint32_t group = options.read_groups[e.index];
+    if (group == Update::no_group || std::find(seen.begin(), seen.end(), group) != seen.end()) continue;
+    seen.push_back(group);
+    const auto after = std::upper_bound(half.steps.begin(), half.steps.end(), e.view,
+                                        [](uint32_t view, const Step& s) { return view < s.first_view; });
+    uint32_t step = uint32_t(after - half.steps.begin()) - 1;
+    for (const std::vector<uint32_t>& region : half.regions) {
+      if (step > region.front() && step < region.back()) step = region.front();
+    }
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+// One ends where the last output of a group is written, or with the region that it is written in, and in front of the
+// first step that reads an input of a group.
 void PlanSteps::add_stretches() {
   if (options.groups.empty() || options.device.type != DeviceType::cpu) return;
   const PhasePlan& half = phases[size_t(Phase::forward)];
@@ -142,6 +164,8 @@ void PlanSteps::add_stretches() {
       if (end > region.front() && end < region.back()) end = region.back();
     }
   }
+  const std::vector<uint32_t> begins = first_reads();
+  ends.insert(ends.end(), begins.begin(), begins.end());
   ends.push_back(uint32_t(half.steps.size()));
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());

@@ -94,6 +94,7 @@ class PlanSteps {
   void add_regions();
   void find_saved();
   void prepare_verification();
+  std::vector<uint32_t> first_reads() const;
   void add_stretches();
   void find_parameters();
 };

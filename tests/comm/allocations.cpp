@@ -131,6 +131,7 @@ int main() {
       check("bfloat16", optimizer::SGD({.learning_rate = 0.01}), {.compression_params = {.type = "bfloat16"}});
       check("2bit", optimizer::SGD({.learning_rate = 0.01}), {.compression_params = {.type = "2bit"}});
       check("shard_states", optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}), {.shard_states = true});
+      check("overlap_update", optimizer::Adam({.learning_rate = 0.01}), {.overlap_update = true});
       check("deterministic", optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}),
             {.deterministic = true, .shards = 2 * ranks()});
     }

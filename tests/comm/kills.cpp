@@ -21,13 +21,14 @@ constexpr int all_steps = 40, steps_between_saves = 4;
 struct Settings {
   fs::path folder;
   std::string mode, optimizer, saves;
-  bool owners = false;
+  bool owners = false, overlaps = false;
 };
 
 // Random numbers too are gone on with.
-nn::HybridSequential make_net() {
-  return nn::HybridSequential(nn::Dense(64, {.activation = "relu", .in_units = 10}), nn::Dropout(0.2),
-                              nn::Dense(64, {.activation = "tanh", .in_units = 64}), nn::Dense(4, {.in_units = 64}));
+nn::HybridSequential make_net(int hidden) {
+  return nn::HybridSequential(nn::Dense(hidden, {.activation = "relu", .in_units = 10}), nn::Dropout(0.2),
+                              nn::Dense(hidden, {.activation = "tanh", .in_units = hidden}),
+                              nn::Dense(4, {.in_units = hidden}));
 }
 
 optimizer::Optimizer make_optimizer(const std::string& name) {
@@ -50,11 +51,11 @@ uint64_t checksum(const gluon::ParameterDict& parameters) {
 
 uint64_t train(const Settings& s, Incident& incident) {
   random::seed(uint64_t(7 + rank()));
-  nn::HybridSequential net = make_net();
+  nn::HybridSequential net = make_net(s.overlaps ? 600 : 64);  // of two buckets, or of one
   net.initialize(init::Xavier());
   if (s.mode == "hybridized") net.hybridize({.exact = true});
   gluon::Trainer trainer(net.collect_params(), make_optimizer(s.optimizer),
-                         {.kvstore = "dist_sync", .shard_states = s.owners});
+                         {.kvstore = "dist_sync", .shard_states = s.owners, .overlap_update = s.overlaps});
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::TrainingStep training_step(net, loss, trainer, {.exact = true});
   const fs::path file = s.folder / "checkpoint.params";
@@ -115,7 +116,8 @@ int main(int argc, char** argv) {
                           .mode = argv[2],
                           .optimizer = argv[4],
                           .saves = argv[5],
-                          .owners = std::string_view(argv[3]) == "owners"};
+                          .owners = std::string_view(argv[3]) == "owners",
+                          .overlaps = std::string_view(argv[3]) == "overlap"};
   const auto world = comm::mpi({.timeout = std::chrono::seconds(3)});
   const NDArray other = nd.ones({100});
   // Its thread outlives main(), and whatever is destroyed after that.

@@ -63,13 +63,14 @@ void op::FullyConnected::grad(GradContext& g) const {
   const int64_t inner = inner_size(data, flatten);
   const int64_t rows = g.head().size() / num_hidden;
   const NDArray head = matrix(g.head(), rows, num_hidden);
-  // the weight's gradient first: the data is often unused after it, so that the data's gradient can take its memory
+  // the bias's gradient first: it is in a bucket with those of later layers, whose sum over ranks waits for it
+  if (!no_bias && g.wants(2)) g.set(2, nd.sum(head, {.axis = Shape(0)}));
+  // the weight's gradient next: the data is often unused after it, so that the data's gradient can take its memory
   if (g.wants(1)) g.set(1, nd.dot(head, matrix(g.input(0), rows, inner), {.transpose_a = true}));
   if (g.wants(0)) {
     const NDArray gradient = nd.dot(head, g.input(1));
     g.set(0, data.ndim() == 2 ? gradient : nd._reshape_to(gradient, {.shape = data}));
   }
-  if (!no_bias && g.wants(2)) g.set(2, nd.sum(head, {.axis = Shape(0)}));
 }
 
 void run_cpu(const op::FullyConnected& op, KernelContext& context) {
