@@ -44,9 +44,9 @@ struct Options {
 //
 // All ranks must call the same functions on arrays of the same shapes and dtypes in one order, which is the order of
 // the calls; a thread of the communicator runs them one after another, when their arrays are ready; those of
-// all_reduce_by_priority() may run beside each other. Where one rank
-// fails, dies or calls something else, the waits of all of them throw CommError within Options::timeout, and so does
-// every later call; the engine and other arrays stay usable.
+// all_reduce_by_priority() may run beside each other. Where one rank fails, dies or calls something else, the waits of
+// all of them throw CommError within Options::timeout, and so does every later call; the engine and other arrays stay
+// usable.
 // Arrays are on the CPU, from where they go by MPI, or on this rank's GPU, device(), and go by NCCL from GPU to GPU; on
 // every rank alike. The first call with arrays on GPUs opens NCCL. Throws DeviceError for an array elsewhere, CommError
 // where there is no NCCL, TypeError for dtypes that an operation does not take, ShapeError,

@@ -275,7 +275,7 @@ void ExecutorObject::backward(std::vector<NDArray> heads, bool training) {
   if (recorded_.empty()) record(has_run_ ? trained_ : training);
   std::vector<uint64_t> stamps;
   for (const Input& input : inputs_) stamps.push_back(input.gradient ? autograd::gradient_stamp(input.leaf) : 0);
-  const auto run_backward = [&] {
+  {
     std::vector<NDArray> from, gradients;
     for (size_t i = 0; i < recorded_.size(); ++i) {
       const NDArray& output = recorded_[i];
@@ -289,13 +289,6 @@ void ExecutorObject::backward(std::vector<NDArray> heads, bool training) {
     }
     const autograd::ModeScope mode(false, training);
     if (!from.empty()) autograd::backward(from, gradients, true, no_site);
-  };
-  try {
-    run_backward();
-  } catch (const StateError&) {
-    // An argument has been written since the forward: MXNet's gradients are those of what it holds now.
-    record(has_run_ ? trained_ : training);
-    run_backward();
   }
   clear_what_nothing_reached(stamps);
 }

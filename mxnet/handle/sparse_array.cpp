@@ -118,6 +118,7 @@ void refresh(SparseArray& array) {
   const autograd::ModeScope mode(false, autograd::is_training());
   if (array.rows_read && form == &array.gradient) {
     set_rows(array, form->detach(), *array.rows_read);
+    array.rows_read->indices = {array.aux[0]};  // of gradients that add up, too: one list, not one for each call
   } else {
     set_parts(array, form->detach());
   }

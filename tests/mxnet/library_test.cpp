@@ -58,8 +58,8 @@ TEST_CASE("A seed gives the same numbers again", "[mxnet]") {
 }
 
 TEST_CASE("The profiler counts operators while it runs and is not paused", "[mxnet]") {
-  const char *keys[] = {"aggregate_stats", "filename"}, *values[] = {"True", "/tmp/kaon_mxnet_profile.json"};
-  ok(MXSetProcessProfilerConfig(2, keys, values, nullptr));
+  const char *keys[] = {"aggregate_stats"}, *values[] = {"True"};
+  ok(MXSetProcessProfilerConfig(1, keys, values, nullptr));
   const Array x({1}, {4});
   const auto counted = [&](const char* op) {
     REQUIRE(one(op, {&x}).values().size() == 1);
