@@ -103,8 +103,36 @@ void Backpressure::Waiter::leave() noexcept {
   budget_->end_wait();
 }
 
+// Coroutines whose wait is over, in the order in which they are posted.
+struct Backpressure::DueQueue {
+  std::mutex mutex;
+  std::list<Waiter> waiters;
+  bool is_being_posted = false;  // by a thread that takes later ones too
+
+  void post_all(std::unique_lock<std::mutex> lock) noexcept;
+};
+
+// Posts without the mutex: an executor may run the coroutine at once, which may come back to here.
+void Backpressure::DueQueue::post_all(std::unique_lock<std::mutex> lock) noexcept {
+  if (is_being_posted) return;
+  is_being_posted = true;
+  while (!waiters.empty()) {
+    std::list<Waiter> some = std::move(waiters);
+    waiters.clear();
+    lock.unlock();
+    for (Waiter& w : some) w.leave();  // before the first one resumes: then the engine may end
+    for (Waiter& w : some) w.post();
+    some.clear();
+    lock.lock();
+  }
+  is_being_posted = false;
+}
+
 Backpressure::Backpressure(Engine::Impl& engine)
-    : engine_(engine), counts_(engine.counts), max_in_flight_(uint64_t(engine.options.max_in_flight)) {}
+    : engine_(engine),
+      counts_(engine.counts),
+      max_in_flight_(uint64_t(engine.options.max_in_flight)),
+      due_(std::make_shared<DueQueue>()) {}
 Backpressure::~Backpressure() = default;
 
 void Backpressure::throttle() {
@@ -178,8 +206,10 @@ void Backpressure::operation_ended(uint64_t sequence, uint64_t ended_before) noe
 }
 
 void Backpressure::resume_due() noexcept {
-  std::list<Waiter> due;
+  const std::shared_ptr<DueQueue> due = due_;
+  std::unique_lock posting(due->mutex, std::defer_lock);
   {
+    std::list<Waiter> over;
     std::lock_guard lock(park_mutex_);
     const uint64_t n = counts_.in_flight();
     const Waiter* full = nullptr;  // waiters for the same level and budget are resumed in order
@@ -189,16 +219,17 @@ void Backpressure::resume_due() noexcept {
       while (same && !same->waits_for_same(*at)) same = same->next_full;
       if (same) continue;
       if (at->is_over(n)) {
-        due.splice(due.end(), queue_, at);
+        over.splice(over.end(), queue_, at);
       } else {
         at->next_full = std::exchange(full, &*at);
       }
     }
-    for (const Waiter& w : due) unpark(w);
+    for (const Waiter& w : over) unpark(w);
+    park_.notify_all();
+    posting.lock();  // before the next thread can find later ones over
+    due->waiters.splice(due->waiters.end(), over);
   }
-  park_.notify_all();
-  for (Waiter& w : due) w.leave();  // before the first one resumes: then the engine may end
-  for (Waiter& w : due) w.post();
+  due->post_all(std::move(posting));
 }
 
 void Backpressure::resume_when(std::coroutine_handle<> work, Executor& executor, uint64_t level, MemoryBudget* budget) {

@@ -6,6 +6,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <mutex>
 
 #include "kaon/engine/await.h"
@@ -40,7 +41,7 @@ namespace kaon::engine {
 //   the stop callback    of the scope
 // No end is missed: a waiter counts itself in `parked_` and then looks at its condition once more, and who changes the
 // condition does so before it reads `parked_`. Coroutines with equal level and budget are resumed first come, first
-// served.
+// served: whichever thread finds them due, one thread at a time posts them, in the order in which they were found.
 //
 // A coroutine that is due must reach its executor, and posting may need memory of the system, the third kind of room.
 // until_there_is_memory() waits for that, here and wherever else a coroutine or a handler is due: there is nobody to
@@ -79,6 +80,7 @@ class Backpressure final : private MemoryBudget::Listener {
 
  private:
   class Waiter;
+  struct DueQueue;
 
   uint64_t resume_level() const noexcept { return max_in_flight_ * 3 / 4; }
   void wait_until(uint64_t level, MemoryBudget* budget);
@@ -98,9 +100,10 @@ class Backpressure final : private MemoryBudget::Listener {
   std::atomic<int> parked_for_ops_{0};   // of these: not for bytes
 
   std::mutex park_mutex_;
-  std::condition_variable park_;        // threads
-  std::list<Waiter> queue_;             // coroutines, under park_mutex_
-  std::atomic<bool> will_look_{false};  // the io pool will call resume_due()
+  std::condition_variable park_;         // threads
+  std::list<Waiter> queue_;              // coroutines, under park_mutex_
+  const std::shared_ptr<DueQueue> due_;  // outlives this object where the last coroutine posted ends the engine
+  std::atomic<bool> will_look_{false};   // the io pool will call resume_due()
 
   std::mutex bytes_mutex_;
   Waiter* waits_for_bytes_ = nullptr;  // linked by next_for_bytes_, under bytes_mutex_

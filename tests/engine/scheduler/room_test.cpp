@@ -5,8 +5,10 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <coroutine>
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kaon/asio.h"
@@ -29,7 +31,14 @@ class OneThread : public Executor {
     work_.reset();
     thread_.join();
   }
-  void post(std::coroutine_handle<> work) override { adapter_.post(work); }
+  void post(std::coroutine_handle<> work) override {
+    if (has_hook_.exchange(false)) hook_();
+    adapter_.post(work);
+  }
+  void before_next_post(std::function<void()> hook) {
+    hook_ = std::move(hook);
+    has_hook_ = true;
+  }
   boost::asio::io_context& io() { return io_; }
   // True once all posted coroutines have run to an await: one whose turn is over yields there, once, and is posted
   // again.
@@ -44,7 +53,46 @@ class OneThread : public Executor {
   boost::asio::io_context io_;
   AsioAdapter<boost::asio::io_context::executor_type> adapter_{io_.get_executor()};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
+  std::function<void()> hook_;
+  std::atomic<bool> has_hook_{false};
   std::thread thread_;
+};
+
+// Coroutines on one thread that ask for room when they are told to. They begin before the engine is full: awaiting a
+// Task waits for room as well, and a coroutine that has waited there may yield before it asks.
+class Line {
+ public:
+  Line(Engine& engine, int n) : places_(size_t(n)) {
+    for (int i = 0; i < n; ++i) spawn(stand(engine, i), thread_);
+    REQUIRE(becomes_true([&] { return begun_ == n; }));
+  }
+  bool ask(int i) {
+    thread_.post(places_[size_t(i)].place);
+    return thread_.has_caught_up();
+  }
+  OneThread& thread() { return thread_; }
+  int admitted() const { return admitted_; }
+  const std::vector<int>& order() const { return order_; }  // once all are admitted
+
+ private:
+  struct Place {
+    std::coroutine_handle<> place;
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> asker) { place = asker; }
+    void await_resume() const {}
+  };
+  Task<void> stand(Engine& engine, int i) {
+    ++begun_;  // the thread is asked for more only after this coroutine has suspended
+    co_await places_[size_t(i)];
+    co_await engine.admit();
+    order_.push_back(i);
+    ++admitted_;
+  }
+
+  std::vector<Place> places_;
+  std::vector<int> order_;
+  std::atomic<int> begun_{0}, admitted_{0};
+  OneThread thread_;
 };
 
 // Takes four units until the gate opens. A Task's push does not block.
@@ -243,27 +291,45 @@ TEST_CASE("users row 11: who asked first is admitted first", "[engine]") {
   at_thread_counts(1, [](Engine& engine) {
     for (int round = 0; round < 20; ++round) {
       Gate gate;
-      std::vector<int> order;
-      std::atomic<int> admitted{0};
       EngineScope scope(engine);
       EngineScope limited = scope.with_budget(unit);
+      Line line(engine, 20);
       sync_wait(fill(engine, gate));
-      OneThread thread;
-      auto ask = [](Engine& engine, int i, std::vector<int>& order, std::atomic<int>& admitted) -> Task<void> {
-        co_await engine.admit();
-        order.push_back(i);  // all on one thread
-        ++admitted;
-      };
-      for (int i = 0; i < 20; ++i) {
-        spawn(ask(engine, i, order, admitted), thread);
-        REQUIRE(thread.has_caught_up());
-      }
-      CHECK(admitted == 0);
+      for (int i = 0; i < 20; ++i) REQUIRE(line.ask(i));
+      CHECK(line.admitted() == 0);
       gate.open();
-      REQUIRE(becomes_true([&] { return admitted == 20; }));
-      CHECK(std::is_sorted(order.begin(), order.end()));
+      REQUIRE(becomes_true([&] { return line.admitted() == 20; }));
+      CHECK(std::is_sorted(line.order().begin(), line.order().end()));
       engine.wait_all();
     }
+  });
+}
+
+TEST_CASE("users row 11: two threads that find waits over resume in the order of the requests", "[engine]") {
+  at_thread_counts(2, [](Engine& engine) {
+    Gate first_gate, second_gate;
+    EngineScope scope(engine);
+    EngineScope limited = scope.with_budget(unit);
+    Line line(engine, 2);
+    Array kept = make(engine, 4 * unit);  // so only the ends of operations end the waits
+    auto push = [&](Gate& gate) {
+      std::thread outside([&] { engine.push({}, [&](RunContext&) { gate.wait(); }); });  // of the budget
+      outside.join();
+    };
+    push(first_gate);
+    REQUIRE(line.ask(0));
+    push(second_gate);
+    REQUIRE(line.ask(1));
+    CHECK(line.admitted() == 0);
+    line.thread().before_next_post([&] {  // the second wait is over before the first coroutine is posted
+      second_gate.open();
+      std::this_thread::sleep_for(20ms);
+    });
+    first_gate.open();
+    REQUIRE(becomes_true([&] { return line.admitted() == 2; }));
+    CHECK(line.order() == std::vector<int>{0, 1});
+    kept = {};
+    engine.wait_all();
   });
 }
 
@@ -280,30 +346,19 @@ TEST_CASE("users row 11: whoever comes while others wait for room stands behind 
     for (int i = 0; i < 55; ++i) engine.push({update(second)}, [](RunContext&) {});
     co_return;
   };
+  Line line(engine, 2);
   sync_wait(run(engine, first, second, second_gate));
-  std::vector<int> order;
-  std::atomic<int> admitted{0};
-  OneThread thread;
-  auto ask = [](Engine& engine, int i, std::vector<int>& order, std::atomic<int>& admitted) -> Task<void> {
-    co_await engine.admit();
-    order.push_back(i);
-    ++admitted;
-  };
-  auto spawn_and_run = [&](int i) {
-    spawn(ask(engine, i, order, admitted), thread);
-    return thread.has_caught_up();
-  };
-  REQUIRE(spawn_and_run(0));
+  REQUIRE(line.ask(0));
   gate.open();
   REQUIRE(
       becomes_true([&] { return engine.stats().ops - engine.stats().completed == 56; }));  // under the limit, above 48
-  CHECK(admitted == 0);
+  CHECK(line.admitted() == 0);
   CHECK_FALSE(engine.is_over_budget());
-  REQUIRE(spawn_and_run(1));
-  CHECK(admitted == 0);
+  REQUIRE(line.ask(1));
+  CHECK(line.admitted() == 0);
   second_gate.open();
-  REQUIRE(becomes_true([&] { return admitted == 2; }));
-  CHECK(order == std::vector<int>{0, 1});
+  REQUIRE(becomes_true([&] { return line.admitted() == 2; }));
+  CHECK(line.order() == std::vector<int>{0, 1});
   engine.wait_all();
 }
 
