@@ -24,12 +24,12 @@ size_t subgraphs_of(ControlKind kind) {
 
 // The subgraph as a file would have it: the reader of files makes the program.
 SymbolFile as_file(const Symbol& subgraph, const std::string& source) {
+  check_composed(subgraph);
   SymbolFile file;
   file.source = source;
   std::unordered_map<const SymbolNode*, uint32_t> number;
   for (const SymbolNode* n : topological_order(subgraph.entries())) {
     FileNode& made = file.nodes.emplace_back();
-    if (is_operator(*n) && !n->op) throw ValueError(fmt::format("[{}] '{}' has no inputs yet", source, n->name));
     made.op = n->op_name;
     made.name = n->name;
     made.text_attrs = n->text_attrs;

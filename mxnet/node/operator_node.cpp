@@ -99,6 +99,12 @@ bool has_true(const SymbolNode& node, const std::string& key) {
 
 }  // namespace
 
+void check_composed(const Symbol& symbol) {
+  for (const SymbolNode* n : graph::topological_order(symbol.entries())) {
+    if (is_operator(*n) && !n->op) throw ValueError(fmt::format("[{}] '{}' has no inputs yet", n->op_name, n->name));
+  }
+}
+
 const CustomSignature* custom_signature_of(const SymbolNode& node) {
   const OperatorInfo* info = info_of(node);
   if (!info || info->def != &op::Custom::def || !node.attrs) return nullptr;

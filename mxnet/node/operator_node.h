@@ -20,6 +20,9 @@ using NodePtr = engine::IntrusivePtr<SymbolNode>;
 // take what has not for a variable.
 inline bool is_operator(const SymbolNode& node) { return node.op_name != "null"; }
 
+// Throws ValueError where an operator of the symbol has not been composed.
+void check_composed(const Symbol& symbol);
+
 // What a program says of an operator of its own; nullptr for other nodes.
 const CustomSignature* custom_signature_of(const SymbolNode& node);
 

@@ -8,6 +8,7 @@
 #include "kaon/graph/inference/shape_rules.h"
 #include "kaon/mxnet/handle/numpy_shape.h"
 #include "kaon/mxnet/node/copy_graph.h"
+#include "kaon/mxnet/node/operator_node.h"
 #include "kaon/mxnet/table/boolean_mask.h"
 #include "kaon/ops/attributes.h"
 
@@ -16,12 +17,6 @@ namespace kaon::mxnet {
 namespace {
 
 constexpr size_t most_entries = 16;  // as many shapes as a bucketing module may go through
-
-void check_composed(const Symbol& symbol) {
-  for (const SymbolNode* n : graph::topological_order(symbol.entries())) {
-    if (is_operator(*n) && !n->op) throw ValueError(fmt::format("[{}] the operator has no inputs yet", n->op_name));
-  }
-}
 
 bool is_set(const char* name, bool otherwise) {
   const char* value = std::getenv(name);

@@ -60,8 +60,8 @@ int MXReducePrecisionSymbol(SymbolHandle sym_handle, SymbolHandle* ret_sym_handl
     }
     const std::set<std::string> parameters(model_param_names, model_param_names + num_model_params);
     std::vector<std::string> data;
+    check_composed(symbol);
     for (const SymbolNode* n : graph::topological_order(symbol.entries())) {
-      if (is_operator(*n) && !n->op) throw ValueError(fmt::format("[{}] the operator has no inputs yet", n->op_name));
       if (!is_operator(*n) && !parameters.contains(n->name)) data.push_back(n->name);
     }
     *ret_sym_handle = new SymbolObject(amp::convert_symbol(symbol, options, data));
