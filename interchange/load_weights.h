@@ -88,7 +88,7 @@ struct WeightReport {
 // do not suit their tensors.
 KAON_API WeightReport load_weights(const Block& net, const NamedArrays& tensors, const WeightOptions& options = {});
 // The same of a file of any kind that load_tensors() reads. Parameters without values take over the memory of their
-// tensors where these have some of their own: of a mapped file nothing is copied.
+// tensors where these have some of their own: of a mapped file only what is not aligned is copied.
 KAON_API WeightReport load_weights(const Block& net, const std::filesystem::path& file,
                                    const WeightOptions& options = {});
 // The report alone: changes nothing. Throws ValueError for rules as above.

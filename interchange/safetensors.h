@@ -30,11 +30,12 @@ struct Contents {
 };
 
 // The arrays of a file, or of the files that an index ("model.safetensors.index.json") names in its own folder. They
-// lie in the mapped file: nothing is copied but what is not aligned for its dtype, pages are read when an operator
-// needs them, and an array that is written in place changes in this process alone. Blocks. Throws IoError, naming file
-// and byte, for a file that is not what the format says: a header of more than 100 MB, tensors that overlap, leave
-// holes or end beyond the file, names that are there twice, shapes that do not fit the bytes; for a dtype that Kaon
-// lacks; for an index that names a file outside of its folder or whose tensors are not in their files.
+// are stored in the mapped file: nothing is copied but what is not aligned for its dtype and, up to 4 MiB, what does
+// not begin on a cache line. Pages are read when an operator needs them, and an array that is written in place changes
+// in this process alone. Blocks. Throws IoError, naming file and byte, for a file that is not what the format says: a
+// header of more than 100 MB, tensors that overlap, leave holes or end beyond the file, names that are there twice,
+// shapes that do not fit the bytes; for a dtype that Kaon lacks; for an index that names a file outside of its folder
+// or whose tensors are not in their files.
 KAON_API Contents load(const std::filesystem::path& file);
 // The same of bytes, which are copied once; no index.
 KAON_API Contents load_from_bytes(std::string_view bytes, const std::string& source = "bytes");

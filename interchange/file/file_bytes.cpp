@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/array/array_node.h"
@@ -121,15 +122,25 @@ std::string_view FileBytes::part(uint64_t at, uint64_t bytes, std::string_view w
   return view().substr(size_t(at), size_t(bytes));
 }
 
+// Kernels read whole vectors: of elements that begin inside of a cache line each takes two of them, by which the
+// product with a matrix in a core's caches takes up to half as long again. Larger arrays wait for memory.
+static bool is_fast_in_place(const void* data, uint64_t bytes, DType dtype) {
+  constexpr size_t cache_line = 64;
+  constexpr uint64_t copied_at_most = 4 << 20;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(data);
+  return begin % cache_line == 0 || (begin % size_of(dtype) == 0 && bytes > copied_at_most);
+}
+
 NDArray FileBytes::array(uint64_t at, const Shape& shape, DType dtype, std::string_view what) const {
   const uint64_t bytes = bytes_of(*this, at, shape, dtype);
   const std::string_view part = this->part(at, bytes, what);
   if (bytes == 0) return NDArray::empty(shape, dtype, cpu());
   char* data = node_->data + at;
-  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0) {
-    const NDArray copy = NDArray::empty(shape, dtype, cpu());
-    std::memcpy(copy.node().data(), part.data(), bytes);  // nobody else knows it yet
-    return copy;
+  std::optional<NDArray> copy;
+  if (!is_fast_in_place(data, bytes, dtype)) {
+    copy = NDArray::empty(shape, dtype, cpu());
+    data = static_cast<char*>(copy->node().data());  // nobody else knows it yet
+    std::memcpy(data, part.data(), bytes);
   }
   if (dtype == DType::boolean) {  // any other byte is no bool in C++
     const auto is_other = [](char b) { return uint8_t(b) > 1; };
@@ -137,6 +148,7 @@ NDArray FileBytes::array(uint64_t at, const Shape& shape, DType dtype, std::stri
          b = std::find_if(b, data + bytes, is_other))
       *b = 1;
   }
+  if (copy) return *copy;
   node_->give(at, at + bytes);
   return over_mapping(data, shape, dtype, [node = node_, at, bytes] { node->take_back(at, at + bytes); });
 }

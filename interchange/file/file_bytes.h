@@ -44,7 +44,8 @@ class FileBytes {
     return value;
   }
   // An array of the elements at offset `at`, row-major and little-endian: over these bytes without a copy where they
-  // are aligned for the dtype, else a copy. Its pages leave the memory of the process with the last array over them.
+  // begin on a cache line, or are aligned for the dtype and more than 4 MiB; else a copy. Its pages leave the memory of
+  // the process with the last array over them.
   // Bytes of bool other than 0 become 1. Arrays over the same bytes are ordered one by one: where they overlap, make
   // one, and views of it (view_of). Throws IoError for a shape whose bytes are not all there.
   NDArray array(uint64_t at, const Shape& shape, DType dtype, std::string_view what) const;

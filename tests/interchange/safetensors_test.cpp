@@ -1,5 +1,6 @@
 #include "kaon/interchange/safetensors.h"
 
+#include "kaon/ops/array/array_node.h"
 #include "kaon/tests/interchange/support.h"
 
 namespace safetensors_test {
@@ -123,12 +124,35 @@ TEST_CASE("safetensors: elements that are not aligned are copied", "[interchange
   CHECK(find(safetensors::load_from_bytes(bytes).arrays, "a").asvector<float>() == std::vector<float>{1.5f, -2});
 }
 
-TEST_CASE("safetensors: bytes of bool other than 0 are 1", "[interchange]") {
-  std::string bytes = file_of(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})", 3);
-  bytes[bytes.size() - 2] = '\x7f';
-  const NDArray a = find(safetensors::load_from_bytes(bytes).arrays, "a");
-  CHECK(a.asvector<int>() == std::vector<int>{0, 1, 0});
-  CHECK(nd_file::save_to_bytes({{"a", a}}).find('\x7f') == std::string::npos);
+TEST_CASE("safetensors: up to 4 MiB, elements that begin inside of a cache line are copied", "[interchange]") {
+  constexpr size_t most = 4 << 20;
+  std::string header = fmt::format(R"({{"long":{{"dtype":"F32","shape":[{}],"data_offsets":[0,{}]}},)"
+                                   R"("short":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}}}})",
+                                   most / 4 + 1, most + 4, most / 4, most + 4, 2 * most + 4);
+  header.resize(header.size() + (64 + 24 - header.size() % 64) % 64, ' ');  // the first element is at 32 of 64
+  const ScratchFolder folder;
+  std::string bytes = file_of(header, 2 * most + 4);
+  const float last = 3;
+  std::memcpy(bytes.data() + bytes.size() - 4, &last, 4);
+  std::ofstream(folder / "a", std::ios::binary) << bytes;
+  const auto contents = safetensors::load(folder / "a");
+  const NDArray a = find(contents.arrays, "long"), b = find(contents.arrays, "short");
+  CHECK(reinterpret_cast<uintptr_t>(a.node().data()) % 64 == 32);
+  CHECK(reinterpret_cast<uintptr_t>(b.node().data()) % 64 == 0);
+  CHECK(b.asvector<float>().back() == 3);
+}
+
+TEST_CASE("safetensors: bytes of bool other than 0 are 1, in place and copied", "[interchange]") {
+  for (const size_t n : {size_t(3), (size_t(4) << 20) + 1}) {
+    INFO(n << " elements");
+    std::string bytes =
+        file_of(fmt::format(R"({{"a":{{"dtype":"BOOL","shape":[{}],"data_offsets":[0,{}]}}}})", n, n), n);
+    bytes[bytes.size() - 2] = '\x7f';
+    const NDArray a = find(safetensors::load_from_bytes(bytes).arrays, "a");
+    CHECK(nd.sum(a.astype(DType::int32)).asscalar<int>() == 1);
+    CHECK(a.asvector<int>()[n - 2] == 1);
+    CHECK(nd_file::save_to_bytes({{"a", a}}).find('\x7f') == std::string::npos);
+  }
 }
 
 TEST_CASE("safetensors: hostile headers are refused, with the place", "[interchange]") {
