@@ -122,25 +122,30 @@ std::string_view FileBytes::part(uint64_t at, uint64_t bytes, std::string_view w
   return view().substr(size_t(at), size_t(bytes));
 }
 
+NDArray FileBytes::array(uint64_t at, const Shape& shape, DType dtype, std::string_view what) const {
+  const uint64_t bytes = bytes_of(*this, at, shape, dtype);
+  part(at, bytes, what);
+  return array_over(node_->data + at, shape, dtype, [&] {
+    node_->give(at, at + bytes);
+    return [node = node_, at, bytes] { node->take_back(at, at + bytes); };
+  });
+}
+
 // Kernels read whole vectors: of elements that begin inside of a cache line each takes two of them, by which the
 // product with a matrix in a core's caches takes up to half as long again. Larger arrays wait for memory.
-static bool is_fast_in_place(const void* data, uint64_t bytes, DType dtype) {
-  constexpr size_t cache_line = 64;
-  constexpr uint64_t copied_at_most = 4 << 20;
+static bool is_fast_in_place(const void* data, size_t bytes, DType dtype) {
+  constexpr size_t cache_line = 64, copied_at_most = 4 << 20;
   const uintptr_t begin = reinterpret_cast<uintptr_t>(data);
   return begin % cache_line == 0 || (begin % size_of(dtype) == 0 && bytes > copied_at_most);
 }
 
-NDArray FileBytes::array(uint64_t at, const Shape& shape, DType dtype, std::string_view what) const {
-  const uint64_t bytes = bytes_of(*this, at, shape, dtype);
-  const std::string_view part = this->part(at, bytes, what);
+NDArray array_over(char* data, const Shape& shape, DType dtype, engine::FunctionRef<std::function<void()>()> keep) {
+  const size_t bytes = size_t(shape.size()) * size_of(dtype);
   if (bytes == 0) return NDArray::empty(shape, dtype, cpu());
-  char* data = node_->data + at;
   std::optional<NDArray> copy;
   if (!is_fast_in_place(data, bytes, dtype)) {
     copy = NDArray::empty(shape, dtype, cpu());
-    data = static_cast<char*>(copy->node().data());  // nobody else knows it yet
-    std::memcpy(data, part.data(), bytes);
+    data = static_cast<char*>(std::memcpy(copy->node().data(), data, bytes));  // nobody else knows it yet
   }
   if (dtype == DType::boolean) {  // any other byte is no bool in C++
     const auto is_other = [](char b) { return uint8_t(b) > 1; };
@@ -149,12 +154,7 @@ NDArray FileBytes::array(uint64_t at, const Shape& shape, DType dtype, std::stri
       *b = 1;
   }
   if (copy) return *copy;
-  node_->give(at, at + bytes);
-  return over_mapping(data, shape, dtype, [node = node_, at, bytes] { node->take_back(at, at + bytes); });
-}
-
-NDArray over_mapping(void* data, const Shape& shape, DType dtype, std::function<void()> release) {
-  NDArray array = NDArray::from_blob(data, shape, dtype, std::move(release), cpu());
+  NDArray array = NDArray::from_blob(data, shape, dtype, keep(), cpu());
   array.node().buffer->is_programs.store(false, std::memory_order_relaxed);
   return array;
 }

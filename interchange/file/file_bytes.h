@@ -43,10 +43,8 @@ class FileBytes {
     std::memcpy(&value, part(at, sizeof(T), what).data(), sizeof(T));
     return value;
   }
-  // An array of the elements at offset `at`, row-major and little-endian: over these bytes without a copy where they
-  // begin on a cache line, or are aligned for the dtype and more than 4 MiB; else a copy. Its pages leave the memory of
-  // the process with the last array over them.
-  // Bytes of bool other than 0 become 1. Arrays over the same bytes are ordered one by one: where they overlap, make
+  // An array of the elements at offset `at`, as array_over() makes it. Its pages leave the memory of the process with
+  // the last array over them. Arrays over the same bytes are ordered one by one: where they overlap, make
   // one, and views of it (view_of). Throws IoError for a shape whose bytes are not all there.
   NDArray array(uint64_t at, const Shape& shape, DType dtype, std::string_view what) const;
 
@@ -63,10 +61,12 @@ class FileBytes {
 // 2^63 or more, also were dimensions of 0 left out.
 uint64_t bytes_of(const FileBytes& file, uint64_t at, const Shape& shape, DType dtype);
 
-// An array over a part of a private mapping: unlike other memory of the program's it changes by operators alone, so
-// that plans keep what they make of it, such as weights in the layout of a kernel. `release`: called when nobody uses
-// it.
-NDArray over_mapping(void* data, const Shape& shape, DType dtype, std::function<void()> release);
+// An array of the elements at `data` in a private mapping, row-major and little-endian: over them without a copy where
+// they begin on a cache line, or are aligned for the dtype and more than 4 MiB; else a copy. Bytes of bool other than 0
+// become 1. Where it is over them, `keep` is called first, and what it returns when nobody uses the array any more.
+// Unlike other memory of the program's, such an array changes by operators alone, so that plans keep what they make of
+// it, such as weights in the layout of a kernel.
+NDArray array_over(char* data, const Shape& shape, DType dtype, engine::FunctionRef<std::function<void()>()> keep);
 
 // Part of an array's memory under another shape and dtype: shares memory and order with it. The bytes must be inside
 // of the array and aligned for the dtype.

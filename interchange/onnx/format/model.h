@@ -31,8 +31,8 @@ struct Tensor {
 
   int64_t size() const;
   Shape shape() const;  // throws IoError beyond 8 dimensions
-  // The elements: over the memory of the file where they are stored there as Kaon holds them and are aligned, else a
-  // copy; coded ones unpacked, a code in each uint8. Throws TypeError for strings and complex numbers.
+  // The elements: where they are stored as Kaon holds them, as array_over() makes them, else a copy; coded ones
+  // unpacked, a code in each uint8. Throws TypeError for strings and complex numbers.
   NDArray values() const;
 };
 

@@ -53,13 +53,8 @@ NDArray Tensor::values() const {
     return NDArray::from(codes.data(), codes.size(), s, DType::uint8);
   }
   // the mapping is private, so that writing to the array changes no file
-  void* const data = const_cast<std::byte*>(bytes.data());
-  if (reinterpret_cast<uintptr_t>(data) % size_of(*dtype) == 0) {
-    return interchange::over_mapping(data, s, *dtype, [keeper = keeper] {});
-  }
-  NDArray own = NDArray::empty(s, *dtype);
-  std::memcpy(own.node().data(), bytes.data(), bytes.size());
-  return own;
+  char* const data = reinterpret_cast<char*>(const_cast<std::byte*>(bytes.data()));
+  return interchange::array_over(data, s, *dtype, [this] { return [keeper = keeper] {}; });
 }
 
 NDArray dense(const SparseTensor& tensor) {

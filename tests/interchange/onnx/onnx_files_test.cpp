@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <random>
 
 #include "kaon/interchange/onnx.h"
@@ -110,6 +111,16 @@ TEST_CASE("onnx files: what is written is read back") {
   CHECK(block(nd.ones({2, 3})).shape() == Shape(2, 3));
   CHECK_THROWS_AS(block(nd.ones({2, 4})), ShapeError);
   CHECK_THROWS_AS(block(nd.ones({2, 3}, {.dtype = DType::float64})), TypeError);
+}
+
+TEST_CASE("onnx files: bytes of bool other than 0 are 1") {
+  auto own = std::make_shared<std::vector<uint8_t>>(std::vector<uint8_t>{0, 0x7f, 1, 2});
+  Tensor t;
+  t.dims = {4};
+  t.type = ElementType::boolean;
+  t.bytes = std::as_bytes(std::span(*own));
+  t.keeper = own;
+  CHECK(t.values().asvector<int>() == std::vector<int>{0, 1, 1, 1});
 }
 
 TEST_CASE("onnx files: nodes may come in any order") {
@@ -244,10 +255,11 @@ TEST_CASE("onnx files: external data stay in the model's folder") {
 #ifdef __linux__
 TEST_CASE("onnx files: parameters are the memory of the file, which training does not change") {
   Folder folder;
-  const std::vector<float> values{0, 1, 2, 3};
+  std::vector<float> values(19);
+  std::iota(values.begin(), values.end(), 0.f);
   const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   const fs::path data = folder.write("data.bin", bytes);
-  onnx::Block block = onnx::load(folder.write("good.onnx", with_external("data.bin", "4", "12")));
+  onnx::Block block = onnx::load(folder.write("good.onnx", with_external("data.bin", "64", "12")));  // aligned
   const NDArray w = block.collect_params().get("w").data();
   const auto at = reinterpret_cast<uintptr_t>(w.data<const float>().data());
   bool is_mapped = false;
@@ -261,7 +273,7 @@ TEST_CASE("onnx files: parameters are the memory of the file, which training doe
   gluon::Trainer trainer(block.collect_params(), optimizer::SGD({.learning_rate = 1}));
   autograd::record([&] { return block(nd.zeros({3})).sum(); }).backward();
   trainer.step(1);
-  CHECK(block(nd.zeros({3})).asvector<float>() == std::vector<float>{0, 1, 2});
+  CHECK(block(nd.zeros({3})).asvector<float>() == std::vector<float>{15, 16, 17});
   std::ifstream in(data, std::ios::binary);
   CHECK(std::string(std::istreambuf_iterator<char>(in), {}) == bytes);
 }
