@@ -115,6 +115,7 @@ class OpGradFunction final : public GradFunction {
     void set_rows(int i, NDArray values, NDArray indices) override {
       call_.rows->push_back({size_t(i), std::move(values), std::move(indices)});
     }
+    void set_rows_read(int i, NDArray indices) override { set_rows(i, NDArray(), std::move(indices)); }
 
    private:
     OpGradFunction& f_;
@@ -296,7 +297,7 @@ class BackwardPass {
                                   .rows = will_store ? &rows : nullptr,
                                   .retain = retain_});
         for (RowPart& part : rows) {
-          if (shares_memory(part.values, head_grads_)) part.values = part.values.copy();
+          if (part.values.defined() && shares_memory(part.values, head_grads_)) part.values = part.values.copy();
           leaves[node->inputs[part.input].get()].rows.emplace_back(std::move(part.values), std::move(part.indices));
         }
       }
@@ -394,9 +395,11 @@ void store(History& h, NDArray gradient, std::vector<std::pair<NDArray, NDArray>
   if (h.rows_read) {
     if (h.req == GradReq::write) h.rows_read->indices.clear();
     for (auto& [values, indices] : rows) {
-      const NDArray whole =
-          nd._backward_take(values, indices, {.shape = h.grad.shape(), .axis = 0, .mode = IndexMode::clip});
-      gradient = gradient.defined() ? nd.elemwise_add(gradient, whole) : whole;
+      if (values.defined()) {
+        const NDArray whole =
+            nd._backward_take(values, indices, {.shape = h.grad.shape(), .axis = 0, .mode = IndexMode::clip});
+        gradient = gradient.defined() ? nd.elemwise_add(gradient, whole) : whole;
+      }
       h.rows_read->indices.push_back(std::move(indices));
     }
   }

@@ -8,6 +8,7 @@
 #include "kaon/graph/hybrid/gradient_program.h"
 #include "kaon/ops/array/small_array.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/nn/norm/kernels/moving_statistics.h"
 
 namespace kaon::graph {
 namespace {
@@ -139,11 +140,22 @@ class PlanGradFunction final : public GradFunction {
     return plan_->updates_input(i) || (!copied.empty() && copied[i]);
   }
 
+  // Moving statistics that the backward half moves, as they are by then.
+  bool is_moved_alone(size_t i) const {
+    const Graph& graph = plan_->graph();
+    return std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
+      for (size_t k = 0; n.op && n.phase == Phase::backward && k < n.inputs.size(); ++k) {
+        if (n.inputs[k].node == graph.inputs[i] && n.op != &op::MoveStatistics::def) return false;
+      }
+      return true;
+    });
+  }
+
   // The backward half reads some of the arrays again. The gradients' program begins with the inputs, and takes what it
   // updates as it is.
   void report_changed_arrays(bool by_program) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const bool is_read = by_program ? !only_updates(i) : plan_->backward_reads_input(i);
+      const bool is_read = by_program ? !only_updates(i) : plan_->backward_reads_input(i) && !is_moved_alone(i);
       if (is_read && inputs_[i].is_changed())
         report("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
     }

@@ -2,10 +2,17 @@
 
 #include <algorithm>
 
+#include "kaon/ops/nn/norm/kernels/moving_statistics.h"
+#include "kaon/ops/nn/norm/norm.h"
+
 namespace kaon::graph::passes {
 
 bool updates_inputs(const Node& n, bool training) {
   return n.op && n.op->traits.mutates != 0 && (training || !n.op->traits.mode_dependent);
+}
+
+bool writes_inputs(const Node& n, bool training) {
+  return updates_inputs(n, training) && !(n.op == &op::BatchNorm::def && ops::statistics_move_with_gradients());
 }
 
 ValueId root(const Graph& g, ValueId v) {
@@ -16,7 +23,7 @@ ValueId root(const Graph& g, ValueId v) {
 std::vector<bool> updated_nodes(const Graph& g, bool training) {
   std::vector<bool> updated(g.nodes.size(), false);
   for (const Node& n : g.nodes) {
-    if (!updates_inputs(n, training)) continue;
+    if (!writes_inputs(n, training)) continue;
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       if (is_mutated(n.op->traits, int(i), int(n.inputs.size()))) updated[root(g, n.inputs[i]).node] = true;
     }

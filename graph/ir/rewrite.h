@@ -5,8 +5,10 @@
 
 namespace kaon::graph::passes {
 
-// Whether this node writes to an input. BatchNorm does in training only.
+// Whether this node may write to an input. BatchNorm may in training only.
 bool updates_inputs(const Node& node, bool training);
+// Whether it does: a BatchNorm leaves its moving statistics alone where they move with its gradient.
+bool writes_inputs(const Node& node, bool training);
 
 // The value that owns this value's memory, through views.
 ValueId root(const Graph& graph, ValueId v);

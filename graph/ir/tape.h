@@ -18,7 +18,8 @@ struct TapeNode;
 
 namespace kaon::graph {
 
-// Rows of the gradient of an input, as ops/array/row_gradient.h has them.
+// Rows of the gradient of an input, as ops/array/row_gradient.h has them. Without values: of the whole gradient, which
+// is given beside it.
 struct RowPart {
   size_t input;
   NDArray values, indices;

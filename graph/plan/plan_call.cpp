@@ -46,7 +46,7 @@ void PlanCall::push(ExecutionPlan& plan, const PlanSubmission& s, const OpLabel&
   };
   const size_t by_themselves = s.parameters ? *steps.options.num_data : s.inputs.size();
   for (uint32_t i = 0; i < by_themselves; ++i) {
-    bool updates = s.stretch ? s.stretch->updates[i] : steps.mutated[i] && phase == Phase::forward;
+    const bool updates = s.stretch ? s.stretch->updates[i] : steps.mutated[i];
     if (s.stretch ? s.stretch->reads[i] : steps.is_read(phase, i))
       add(i, *s.inputs[i], updates ? AccessMode::update : AccessMode::read);
   }
@@ -108,7 +108,7 @@ void PlanCall::launch(OpNode& op, RunContext& context) {
     for (size_t i = 0; i < num_arrays; ++i) {
       if (ArrayNode* a = arrays()[i]) {
         const bool is_forward = phase == Phase::forward;
-        launch.use(*a->buffer, i < inputs ? is_forward && steps.mutated[i] : is_forward || i >= read);
+        launch.use(*a->buffer, i < inputs ? bool(steps.mutated[i]) : is_forward || i >= read);
       }
     }
     try {

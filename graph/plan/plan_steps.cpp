@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/ir/update.h"
 #include "kaon/graph/plan/parallel_regions.h"
 #include "kaon/graph/plan_ops/pad_rows.h"
@@ -101,9 +102,8 @@ bool PlanSteps::note_read(const Node& n, uint32_t input) {
   const ValueSlot& s = memory.slot(n.inputs[input]);
   if (s.place == Place::input) {
     read_in[size_t(n.phase)][s.index] = true;
-    // Operators that depend on the mode (BatchNorm) update in training only, so predictions may run at the same time.
-    bool may_update = options.training || !n.op->traits.mode_dependent;
-    if (may_update && is_mutated(n.op->traits, int(input), int(n.inputs.size()))) {
+    // A BatchNorm that predicts writes nothing, so predictions may run at the same time.
+    if (passes::writes_inputs(n, options.training) && is_mutated(n.op->traits, int(input), int(n.inputs.size()))) {
       mutates = mutated[s.index] = true;
       return true;
     }

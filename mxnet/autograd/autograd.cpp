@@ -16,6 +16,7 @@
 #include "kaon/mxnet/handle/sparse_array.h"
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/nn/norm/kernels/moving_statistics.h"
 
 using namespace kaon;
 using namespace kaon::mxnet;
@@ -55,6 +56,7 @@ void warn_of_changed(const std::string& what) {
   std::fprintf(stderr, "kaon: warning: %s: the gradient takes its new values, as MXNet's does\n", what.c_str());
 }
 [[maybe_unused]] const bool allows_changed = (autograd::allow_changed(&warn_of_changed), true);
+[[maybe_unused]] const bool moves_with_gradients = (ops::move_statistics_with_gradients(), true);
 
 // MXNet's numbers: 0 null, 1 write, 2 write in place, 3 add.
 GradReq grad_req(uint32_t number) {

@@ -12,6 +12,9 @@ class RowGradContext : public GradContext {
   virtual bool takes_rows(int i) const = 0;
   // In place of set(): the gradient has values[j] (k, ...) added at row indices[j] (k,), of int64.
   virtual void set_rows(int i, NDArray values, NDArray indices) = 0;
+  // Beside set(): the rows of input i that the call has read, indices (k,) of int64. The gradient is zero in all
+  // others.
+  virtual void set_rows_read(int i, NDArray indices) = 0;
 };
 
 }  // namespace kaon::ops

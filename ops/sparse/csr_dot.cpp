@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/array/row_gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op_def.h"
@@ -41,6 +42,8 @@ void op::CsrDot::infer(InferContext& c) const {
 void op::CsrDot::grad(GradContext& g) const {
   if (g.wants(0)) throw StateError("[_csr_dot] no gradient flows to the elements that a csr matrix stores");
   if (!g.wants(3) || !g.has_head(0)) return;
+  auto* const rows = transpose ? nullptr : dynamic_cast<RowGradContext*>(&g);
+  if (rows && rows->takes_rows(3)) rows->set_rows_read(3, g.input(1));
   g.set(3, nd.call(CsrDot{.columns = columns, .transpose = !transpose}, g.input(0), g.input(1), g.input(2), g.head()));
 }
 

@@ -152,6 +152,25 @@ TEST_CASE("A sparse gradient has the rows that were read, zeros among them", "[m
   ok(MXFreeCachedOp(op));
 }
 
+TEST_CASE("The gradient of a product with a csr matrix has the rows of its stored columns", "[mxnet]") {
+  const Array weight({4, 1}, {1, 2, 3, 4}), nothing({4, 1}, {0, 0, 0, 0}), matrix({2, 4}, {0, 2, 0, 0, 0, 3, 0, 4});
+  const Array gradient = sparse(nothing, "row_sparse"), x = sparse(matrix, "csr"), heads({2, 1}, {1, 0});
+  NDArrayHandle v = weight.get(), g = gradient.get();
+  uint32_t req = 1;
+  ok(MXAutogradMarkVariables(1, &v, &req, &g));
+  {
+    const Recording recording;
+    const Array y = one("dot", {&x, &weight});
+    NDArrayHandle h = y.get(), given = heads.get();
+    ok(MXAutogradBackward(1, &h, &given, 0));
+  }
+  NDArrayHandle h = nullptr;
+  ok(MXNDArrayGetAuxNDArray(gradient.get(), 0, &h));
+  const Array rows(h);
+  CHECK(one("Cast", {&rows}, {{"dtype", "float32"}}).values() == Floats{1, 3});
+  CHECK(data_of(gradient).values() == Floats{2, 0});
+}
+
 TEST_CASE("A sparse variable and the dense array of its recorded computations keep the same values", "[mxnet]") {
   const Array start({3, 1}, {1, 0, 3}), nothing({3, 1}, {0, 0, 0}), other({3, 1}, {0, 5, 0});
   const Array x = sparse(start, "row_sparse"), gradient = sparse(nothing, "row_sparse");

@@ -7,6 +7,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
+#include "kaon/ops/nn/norm/kernels/moving_statistics.h"
 #include "kaon/ops/nn/norm/kernels/norm_gradient.h"
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"
 #include "kaon/ops/op_def.h"
@@ -90,7 +91,7 @@ void forward(const op::BatchNorm& op, KernelContext& c) {
   if (T* const shown = op.output_mean_var ? c.out(2).as<T>() : nullptr) {
     for (int64_t i = 0; i < s.channels; ++i) shown[i] = std::abs(inverse[i]);
   }
-  if (!of_batch) return;
+  if (!of_batch || statistics_move_with_gradients()) return;
   c.run.updates_are_whole = false;
   for (int64_t i = 0; i < s.channels; ++i) {
     moving_mean[i] = moved(moving_mean[i], mean[i], op.momentum);
@@ -157,6 +158,10 @@ void op::BatchNorm::grad(GradContext& g) const {
     const std::vector<NDArray> d = nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(last),
                                                           {.fix_gamma = fix_gamma, .axis = axis});
     dx = d[0];
+    if (!use_global_stats && statistics_move_with_gradients()) {
+      nd.call(MoveStatistics{.eps = eps, .momentum = momentum}, g.input_like(3), g.input_like(4), g.output(1),
+              g.output(last));
+    }
     for (int i = 1; i < 3; ++i) {
       if (g.wants(i)) g.set(i, d[size_t(i)]);
     }
@@ -176,7 +181,8 @@ void op::BatchNorm::grad(GradContext& g) const {
 
 void run_cpu(const op::BatchNorm& op, KernelContext& context) {
   // Predictions may run at the same time: they must not write the moving statistics, not even unchanged.
-  const uint32_t updated = context.training && !op.use_global_stats ? bit(3) | bit(4) : 0;
+  const bool moves = context.training && !op.use_global_stats && !statistics_move_with_gradients();
+  const uint32_t updated = moves ? bit(3) | bit(4) : 0;
   in_float_or_double(
       context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, updated);
 }

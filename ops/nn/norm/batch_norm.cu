@@ -1,6 +1,7 @@
 #include "kaon/ops/nn/norm/norm.h"
 
 #include "kaon/ops/nn/norm/kernels/channel_affine.cuh"
+#include "kaon/ops/nn/norm/kernels/moving_statistics.h"
 
 namespace kaon {
 
@@ -160,13 +161,14 @@ void forward(const op::BatchNorm& op, KernelContext& c) {
   const auto array = [&] { return cuda::per_channel<A>(c, s); };
   A *const mean = array(), *const scale = array(), *const shift = array();
   const T* const x = c.in(0).as<T>();
+  const bool moves = !statistics_move_with_gradients();
   const NumberArray gamma(op.fix_gamma ? TensorView() : c.in(1));
   const UseStatistics<A> use{op.eps,
                              op.momentum,
                              NumberArray(c.in(3)),
                              NumberArray(c.in(4)),
-                             RealTarget(c.in(3)),
-                             RealTarget(c.in(4)),
+                             RealTarget(moves ? c.in(3) : TensorView()),
+                             RealTarget(moves ? c.in(4) : TensorView()),
                              RealTarget(c.out(1)),
                              RealTarget(c.out(op.signed_inverse())),
                              RealTarget(op.output_mean_var ? c.out(2) : TensorView()),

@@ -55,7 +55,7 @@ class Worker:
         parameters = net._collect_params_with_prefix()
         trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.05, 'momentum': 0.9, 'wd': 1e-3})
         data = self.data(name, 'float64')
-        data.attach_grad()  # MXNet updates running statistics where a gradient passes, Kaon in the forward
+        data.attach_grad()
         with mx.autograd.record():
             loss = gluon.loss.SoftmaxCrossEntropyLoss()(net(data), mx.nd.array([1, 7]))
         loss.backward()

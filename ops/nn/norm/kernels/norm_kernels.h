@@ -42,6 +42,12 @@ KAON_HOST_DEVICE T inverse_deviation(T variance, double eps) {
   return T(1 / ::sqrt(double(variance) + eps));
 }
 
+// Of an inverse_deviation().
+template <class T>
+KAON_HOST_DEVICE T variance_of(T inverse, double eps) {
+  return T(1 / (double(inverse) * double(inverse)) - eps);
+}
+
 // sqrt(var + eps) of n numbers with this sum of squared distances from their mean.
 template <class T>
 KAON_HOST_DEVICE T row_deviation(T squares, int64_t n, double eps) {
