@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "kaon/ops/nn/norm/kernels/moving_statistics.h"
 #include "kaon/tests/support/check_gpu.h"
 
 namespace kaon::test::gpu_reduce_test {
@@ -214,6 +215,10 @@ TEST_CASE("gpu normalisations: few and many channels, rows of every length", "[c
     }
     add(norms, op::BatchNorm{.fix_gamma = false, .use_global_stats = true},
         {in(shape), in(Shape(n), Fill::positive), in(Shape(n)), channels(n), channels(n)}, trains);
+  }
+  for (const int64_t n : {1, 70, 3000}) {  // of either sign: some of them stay
+    add(norms, op::MoveStatistics{.eps = 1e-5, .momentum = 0.5},
+        {channels(n), channels(n), in(Shape(n)), in(Shape(n))});
   }
   check_gpu(norms, wide_floats, 1e-3);
 }
