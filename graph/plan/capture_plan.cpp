@@ -21,7 +21,7 @@ CapturePlan::CapturePlan(const PlanSteps& steps, Phase phase) : steps_(steps), p
     if (found == arrays_.end()) found = arrays_.insert(found, {e.place, e.index, e.view, false, false});
     array_of_.push_back(uint32_t(found - arrays_.begin()));
     const bool is_written = e.view >= step->first_view + step->num_inputs;
-    found->is_written |= is_written || (e.place == Place::input && steps.mutated[e.index] && step->updates);
+    found->is_written |= is_written || (e.place == Place::input && steps.is_updated(phase_, e.index) && step->updates);
     found->is_read |= !is_written && (e.place == Place::input || !found->is_written);
   }
 }

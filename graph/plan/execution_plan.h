@@ -53,7 +53,9 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void forget_parameters() { parameters_.forget(); }
 
   bool backward_reads_input(size_t i) const { return steps_.is_read(Phase::backward, i); }
-  bool updates_input(size_t i) const { return steps_.mutated[i]; }
+  bool updates_input(size_t i) const {
+    return steps_.is_updated(Phase::forward, i) || steps_.is_updated(Phase::backward, i);
+  }
   bool backward_reads_output(size_t i) const { return steps_.output_read[i]; }
 
   const PlanSteps& steps() const { return steps_; }

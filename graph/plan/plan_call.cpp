@@ -46,7 +46,7 @@ void PlanCall::push(ExecutionPlan& plan, const PlanSubmission& s, const OpLabel&
   };
   const size_t by_themselves = s.parameters ? *steps.options.num_data : s.inputs.size();
   for (uint32_t i = 0; i < by_themselves; ++i) {
-    const bool updates = s.stretch ? s.stretch->updates[i] : steps.mutated[i];
+    const bool updates = s.stretch ? s.stretch->updates[i] : steps.is_updated(phase, i);
     if (s.stretch ? s.stretch->reads[i] : steps.is_read(phase, i))
       add(i, *s.inputs[i], updates ? AccessMode::update : AccessMode::read);
   }
@@ -108,7 +108,7 @@ void PlanCall::launch(OpNode& op, RunContext& context) {
     for (size_t i = 0; i < num_arrays; ++i) {
       if (ArrayNode* a = arrays()[i]) {
         const bool is_forward = phase == Phase::forward;
-        launch.use(*a->buffer, i < inputs ? bool(steps.mutated[i]) : is_forward || i >= read);
+        launch.use(*a->buffer, i < inputs ? steps.is_updated(phase, i) : is_forward || i >= read);
       }
     }
     try {
@@ -148,8 +148,8 @@ void PlanCall::set_externals(const OpNode& op) {
     views[e.view].data = a->data();
     if (e.has_rows) views[e.view].shape = a->shape;
     // arrays that this operation itself writes may change during it, the program's own between operations
-    const bool is_stable =
-        e.place == Place::input && !steps.mutated[e.index] && !a->buffer->is_programs.load(std::memory_order_relaxed);
+    const bool is_stable = e.place == Place::input && !steps.is_updated(phase, e.index) &&
+                           !a->buffer->is_programs.load(std::memory_order_relaxed);
     if (!run->sources.empty()) run->sources[e.view] = is_stable ? Source{a->buffer.get(), a->offset} : Source();
   }
   if (!are_shown) run->parameters = lease;

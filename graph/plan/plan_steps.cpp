@@ -37,8 +37,9 @@ PlanSteps::PlanSteps(Graph of, const PlanOptions& with, std::optional<MemoryPlan
     throw ValueError(
         fmt::format("[plan] a program has at most {} inputs, outputs and gradients, got {}", most, arrays));
   }
-  mutated.assign(graph.inputs.size(), false);
-  for (auto& r : read_in) r.assign(graph.inputs.size(), false);
+  for (auto* by_phase : {&read_in, &updated_in}) {
+    for (std::vector<bool>& inputs : *by_phase) inputs.assign(graph.inputs.size(), false);
+  }
   output_read.assign(graph.num_forward_outputs, false);
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const OpDef* op = graph.nodes[i].op;
@@ -104,7 +105,7 @@ bool PlanSteps::note_read(const Node& n, uint32_t input) {
     read_in[size_t(n.phase)][s.index] = true;
     // A BatchNorm that predicts writes nothing, so predictions may run at the same time.
     if (passes::writes_inputs(n, options.training) && is_mutated(n.op->traits, int(input), int(n.inputs.size()))) {
-      mutates = mutated[s.index] = true;
+      mutates = updated_in[size_t(n.phase)][s.index] = true;
       return true;
     }
   } else if (s.place == Place::output && n.phase == Phase::backward && s.index < graph.num_forward_outputs) {
@@ -186,7 +187,7 @@ void PlanSteps::add_stretches() {
         const External& e = half.externals[external];
         if (e.place == Place::input) {
           s.reads[e.index] = true;
-          if (now.updates && mutated[e.index]) s.updates[e.index] = true;
+          if (now.updates && is_updated(Phase::forward, e.index)) s.updates[e.index] = true;
         } else {
           (e.view < outputs ? s.reads_output : s.writes_output)[e.index] = true;
         }

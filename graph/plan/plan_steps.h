@@ -65,6 +65,7 @@ class PlanSteps {
 
   const PhasePlan& phase(Phase phase) const { return phases[size_t(phase)]; }
   bool is_read(Phase phase, size_t input) const { return read_in[size_t(phase)][input]; }
+  bool is_updated(Phase phase, size_t input) const { return updated_in[size_t(phase)][input]; }
   uint32_t number(const Step& step) const { return uint32_t(step.node - graph.nodes.data()); }  // of its node
 
   Graph graph;
@@ -74,8 +75,8 @@ class PlanSteps {
   std::vector<Source> sources;        // of constants, by view; empty in training
   std::vector<size_t> arena_offsets;  // by view; unused for externals
   std::vector<bool> in_arena;         // by view
-  std::vector<bool> mutated;          // by input
   std::vector<bool> read_in[2];       // by phase and input
+  std::vector<bool> updated_in[2];    // the same
   std::vector<bool> output_read;      // by forward output: does the backward need it?
   std::vector<Saved> saved;           // in the order of steps
   size_t saved_bytes = 0;
