@@ -21,7 +21,7 @@ void add_kernel(AddKernel add, void* table) {
   add(table, Op::traits.name, kernel);
 }
 
-// Calls add(table, ...) for every operator of all_ops.h, and for those that only gradients call.
+// Calls add(table, ...) for every operator of all_ops.h.
 void for_each_op_kernel(AddKernel add, void* table);
 
 }  // namespace kaon::cuda

@@ -5,6 +5,7 @@
 #include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 #include "kaon/graph/plan_ops/reorder.h"
+#include "kaon/ops/nn/norm/kernels/moving_statistics.h"
 #include "kaon/ops/quant/kernels/block_dense.h"
 #include "kaon/ops/quant/kernels/integer_layers.h"
 #include "kaon/ops/quant/kernels/integer_values.h"
@@ -13,7 +14,7 @@ namespace kaon::cuda {
 
 static_assert(HasPreparation<op::FusedKernel>);  // where it is not found, it is left out without a word
 
-// The operators of plans, and those of converted nets.
+// The operators of plans, of converted nets, and of gradients alone.
 void for_each_graph_kernel(AddKernel add, void* table) {
   add_kernel<op::BatchNormAffine>(add, table);
   add_kernel<op::BlockDequantize>(add, table);
@@ -26,6 +27,7 @@ void for_each_graph_kernel(AddKernel add, void* table) {
   add_kernel<op::IntegerMaxPool>(add, table);
   add_kernel<op::IntegerQuantize>(add, table);
   add_kernel<op::RematerializeBatchNorm>(add, table);
+  add_kernel<op::MoveStatistics>(add, table);  // of gradients
   add_kernel<op::PadRows>(add, table);
   add_kernel<op::Reorder>(add, table);
   add_kernel<op::TakeRows>(add, table);
