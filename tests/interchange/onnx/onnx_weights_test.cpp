@@ -36,7 +36,9 @@ onnx::format::Model product(const NDArray& w, const NDArray& b) {
   return m;
 }
 
+// In place of an older file, which nets that have mapped it keep.
 void write(const onnx::format::Model& model, const fs::path& file) {
+  fs::remove(file);
   std::ofstream(file, std::ios::binary) << onnx::format::write_model(model);
 }
 
