@@ -64,10 +64,10 @@ class Line {
  public:
   Line(Engine& engine, int n) : places_(size_t(n)) {
     for (int i = 0; i < n; ++i) spawn(stand(engine, i), thread_);
-    REQUIRE(becomes_true([&] { return begun_ == n; }));
+    REQUIRE(becomes_true([&] { return suspended_ == n; }));
   }
   bool ask(int i) {
-    thread_.post(places_[size_t(i)].place);
+    thread_.post(places_[size_t(i)]);
     return thread_.has_caught_up();
   }
   OneThread& thread() { return thread_; }
@@ -75,23 +75,26 @@ class Line {
   const std::vector<int>& order() const { return order_; }  // once all are admitted
 
  private:
-  struct Place {
-    std::coroutine_handle<> place;
+  struct Suspend {
+    std::coroutine_handle<>& place;
+    std::atomic<int>& suspended;
     bool await_ready() const { return false; }
-    void await_suspend(std::coroutine_handle<> asker) { place = asker; }
+    void await_suspend(std::coroutine_handle<> asker) {
+      place = asker;
+      ++suspended;  // not before: ask() resumes it
+    }
     void await_resume() const {}
   };
   Task<void> stand(Engine& engine, int i) {
-    ++begun_;  // the thread is asked for more only after this coroutine has suspended
-    co_await places_[size_t(i)];
+    co_await Suspend{places_[size_t(i)], suspended_};
     co_await engine.admit();
     order_.push_back(i);
     ++admitted_;
   }
 
-  std::vector<Place> places_;
+  std::vector<std::coroutine_handle<>> places_;
   std::vector<int> order_;
-  std::atomic<int> begun_{0}, admitted_{0};
+  std::atomic<int> suspended_{0}, admitted_{0};
   OneThread thread_;
 };
 
