@@ -76,17 +76,19 @@ class Line {
 
  private:
   struct Suspend {
-    std::coroutine_handle<>& place;
-    std::atomic<int>& suspended;
+    Suspend(std::coroutine_handle<>& place, std::atomic<int>& suspended) : place(place), suspended(suspended) {}
     bool await_ready() const { return false; }
     void await_suspend(std::coroutine_handle<> asker) {
       place = asker;
       ++suspended;  // not before: ask() resumes it
     }
     void await_resume() const {}
+
+    std::coroutine_handle<>& place;
+    std::atomic<int>& suspended;
   };
   Task<void> stand(Engine& engine, int i) {
-    co_await Suspend{places_[size_t(i)], suspended_};
+    co_await Suspend(places_[size_t(i)], suspended_);
     co_await engine.admit();
     order_.push_back(i);
     ++admitted_;
