@@ -6,7 +6,6 @@
 
 namespace kaon::graph {
 
-namespace {
 bool updates(const SymbolNode& node, size_t input) {
   const size_t n = node.inputs.size();
   if (node.op != &op::Custom::def) return ops::is_mutated(node.op->traits, int(input), int(n));
@@ -14,6 +13,7 @@ bool updates(const SymbolNode& node, size_t input) {
   return input + size_t(ops::custom_signature(custom).updated) >= n;
 }
 
+namespace {
 std::unordered_set<const SymbolNode*> auxiliary_variables(const std::vector<SymbolNode*>& order) {
   std::unordered_set<const SymbolNode*> aux;
   for (SymbolNode* n : order) {

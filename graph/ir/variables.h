@@ -11,4 +11,7 @@ enum class VariableKind { argument, auxiliary, any };
 // Depth first, without constants. Auxiliary states are those that an operator updates.
 std::vector<SymbolNode*> variables(const std::vector<SymbolEntry>& heads, VariableKind kind);
 
+// Whether the operator of the node updates the input.
+bool updates(const SymbolNode& node, size_t input);
+
 }  // namespace kaon::graph

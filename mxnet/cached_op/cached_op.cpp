@@ -9,7 +9,7 @@
 #include "kaon/mxnet/call/inputs.h"
 #include "kaon/mxnet/handle/guard.h"
 #include "kaon/mxnet/handle/returned.h"
-#include "kaon/mxnet/program/monitor.h"
+#include "kaon/mxnet/program/backward_monitor.h"
 #include "kaon/mxnet/program/program.h"
 #include "kaon/mxnet/symbol/symbol_object.h"
 
@@ -28,14 +28,19 @@ int64_t count_operators(const Symbol& symbol) {
                                [](const SymbolNode* n) { return is_operator(*n); });
 }
 
+// What a program is told of each operator.
+struct Hook {
+  CachedOpMonitorCallback call;
+  bool all;  // of its inputs too
+};
+
 struct CachedOpObject : Counted<CachedOpObject> {
   CachedOpObject(const Symbol& symbol, const Flags& flags)
       : program(symbol, flags.options, "CachedOp"),
         is_inlined(!flags.options.static_alloc && count_operators(program.symbol()) <= flags.inline_limit) {}
   Program program;
   const bool is_inlined;  // its operators are recorded one by one, in place of the whole
-  CachedOpMonitorCallback hook = nullptr;
-  bool hook_all = false;
+  std::shared_ptr<const Hook> hook;
 };
 
 CachedOpObject& cached_op_of(void* handle) {
@@ -68,6 +73,27 @@ Flags flags_of(int count, const char** keys, const char** values) {
   return flags;
 }
 
+// Tells of outputs, and of the gradients of inputs as long as the hook is there. MXNet has other names for these than
+// those of executors.
+NodeMonitor monitor_of_hook(const std::shared_ptr<const Hook>& hook, Context context) {
+  const auto call = [hook](const MonitoredArray& a) { hook->call(a.name.c_str(), a.node.op_name.c_str(), a.handle); };
+  NodeMonitor monitor = monitor_of(call, hook->all, false, context);
+  monitor.before = [before = std::move(monitor.before), kept = std::weak_ptr(hook), context](
+                       const SymbolNode& node, std::span<NDArray> inputs) {
+    if (before) before(node, inputs);
+    for (size_t i = inputs.size(); i-- > 0;) {  // backwards, so that the gradient of the first arrives first
+      if (!autograd::is_recording() || !autograd::wants_gradient(inputs[i])) continue;
+      const auto note = [kept, context, name = fmt::format("{}_backward_{}", node.name, i),
+                         op = "_backward_" + node.op_name](const NDArray& gradient) {
+        const std::shared_ptr<const Hook> hook = kept.lock();
+        if (hook) hook->call(name.c_str(), op.c_str(), new_handle(gradient.detach(), context));
+      };
+      inputs[i] = noting_gradient(inputs[i], note);
+    }
+  };
+  return monitor;
+}
+
 std::vector<NDArray> run(CachedOpObject& op, std::span<const NDArray* const> inputs, Context context) {
   Program& program = op.program;
   if (inputs.size() != program.input_names().size()) {
@@ -82,10 +108,7 @@ std::vector<NDArray> run(CachedOpObject& op, std::span<const NDArray* const> inp
     return results;
   }
   NodeMonitor monitor;
-  if (op.hook) {
-    const auto call = [&](const MonitoredArray& a) { op.hook(a.name.c_str(), a.node.op_name.c_str(), a.handle); };
-    monitor = monitor_of(call, op.hook_all, false, context);
-  }
+  if (op.hook) monitor = monitor_of_hook(op.hook, context);
   run_nodes(program.symbol_for(metas), program.input_names(), inputs, results, monitor);
   return results;
 }
@@ -124,8 +147,7 @@ int MXFreeCachedOp(CachedOpHandle handle) {
 int MXCachedOpRegisterOpHook(CachedOpHandle handle, CachedOpMonitorCallback callback, bool monitor_all) {
   return guard([&] {
     CachedOpObject& op = cached_op_of(handle);
-    op.hook = callback;
-    op.hook_all = monitor_all;
+    op.hook = callback ? std::make_shared<const Hook>(Hook{callback, monitor_all}) : nullptr;
   });
 }
 

@@ -187,14 +187,20 @@ std::vector<const NDArray*> ExecutorObject::fresh_inputs() {
   return arrays;
 }
 
+void ExecutorObject::run_monitored(const Symbol& program, std::span<const NDArray* const> inputs,
+                                   std::span<NDArray> results) {
+  NodeMonitor monitor = monitor_of(monitor_, monitor_all_, true, contexts_.general);
+  if (autograd::is_recording()) monitor = backward_monitor_.emplace(program).noting(std::move(monitor));
+  run_nodes(program, program_.input_names(), inputs, results, monitor);
+}
+
 // In the mode of the thread. `results` that are defined are filled where that can be.
 void ExecutorObject::run(std::span<NDArray> results) {
   const DeviceScope scope(contexts_.general.device());
   const std::vector<const NDArray*> inputs = fresh_inputs();
   const std::vector<TensorMeta> metas = metas_of(inputs);
   if (monitor_) {
-    run_nodes(program_.symbol_for(metas), program_.input_names(), inputs, results,
-              monitor_of(monitor_, monitor_all_, true, contexts_.general));
+    run_monitored(program_.symbol_for(metas), inputs, results);
   } else if (results[0].defined()) {
     program_.graph_for(metas)->call_into(inputs, results, no_site, nullptr);
   } else {
@@ -227,6 +233,7 @@ void ExecutorObject::forward(bool training) {
 
 void ExecutorObject::run_forward(bool training) {
   recorded_.clear();  // so that its memory serves this run
+  backward_monitor_.reset();
   has_run_ = true;
   trained_ = training;
   std::vector<NDArray> results;
@@ -277,18 +284,22 @@ void ExecutorObject::backward(std::vector<NDArray> heads, bool training) {
   for (const Input& input : inputs_) stamps.push_back(input.gradient ? autograd::gradient_stamp(input.leaf) : 0);
   {
     std::vector<NDArray> from, gradients;
+    std::vector<std::pair<size_t, NDArray>> monitored;
     for (size_t i = 0; i < recorded_.size(); ++i) {
       const NDArray& output = recorded_[i];
       if (!autograd::wants_gradient(output)) continue;
       NDArray head = i < heads.size() ? heads[i] : NDArray();
-      if (head.defined() && head.shape() != output.shape() && !reads_head(*symbol().entries()[i].node)) head = {};
+      const bool is_read = reads_head(*symbol().entries()[i].node);
+      if (head.defined() && head.shape() != output.shape() && !is_read) head = {};
       const autograd::ModeScope mode(false, false);
       if (!head.defined()) head = nd.ones_like(output);
       gradients.push_back(head.detach().as_in_context(output.device()).astype(output.dtype()));
       from.push_back(output);
+      if (is_read) monitored.emplace_back(i, gradients.back());
     }
     const autograd::ModeScope mode(false, training);
     if (!from.empty()) autograd::backward(from, gradients, true, no_site);
+    if (monitor_ && backward_monitor_) backward_monitor_->report(monitor_, monitored, contexts_.general);
   }
   clear_what_nothing_reached(stamps);
 }

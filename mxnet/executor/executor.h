@@ -2,9 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "kaon/mxnet/handle/sparse_array.h"
-#include "kaon/mxnet/program/monitor.h"
+#include "kaon/mxnet/program/backward_monitor.h"
 #include "kaon/mxnet/program/program.h"
 
 namespace kaon::mxnet {
@@ -80,6 +81,7 @@ class ExecutorObject : public Counted<ExecutorObject> {
   void store_sparse_outputs();
   void run_forward(bool training);
   void run(std::span<NDArray> results);
+  void run_monitored(const Symbol& program, std::span<const NDArray* const> inputs, std::span<NDArray> results);
   void record(bool training);
   void clear_what_nothing_reached(const std::vector<uint64_t>& stamps);
 
@@ -96,6 +98,7 @@ class ExecutorObject : public Counted<ExecutorObject> {
   bool has_run_ = false, trained_ = false;
   std::function<void(const MonitoredArray&)> monitor_;
   bool monitor_all_ = false;
+  std::optional<BackwardMonitor> backward_monitor_;  // of the recorded run
 };
 
 // The object behind a handle. Throws ValueError for a null handle.

@@ -24,7 +24,7 @@ NodeMonitor monitor_of(std::function<void(const MonitoredArray&)> call, bool all
     call({name, node, new_handle(array.detach(), context)});
   };
   if (all) {
-    monitor.before = [give, names_variables](const SymbolNode& node, std::span<const NDArray> inputs) {
+    monitor.before = [give, names_variables](const SymbolNode& node, std::span<NDArray> inputs) {
       const std::vector<std::string> names = monitored_inputs(node, inputs.size());
       for (size_t i = 0; i < inputs.size() && i < names.size(); ++i) {
         const SymbolNode& from = *node.inputs[i].node;

@@ -10,7 +10,7 @@ namespace kaon::mxnet {
 
 // Called for each operator of a run, in order, with arrays that may not be computed yet. Null: nothing is called.
 struct NodeMonitor {
-  std::function<void(const SymbolNode&, std::span<const NDArray> inputs)> before;
+  std::function<void(const SymbolNode&, std::span<NDArray> inputs)> before;  // may replace inputs
   std::function<void(const SymbolNode&, std::span<const NDArray> outputs)> after;
 };
 

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 #include "calls.h"
 
@@ -46,6 +47,13 @@ Sym product() {
   return Sym::call("elemwise_mul", "m", {}, {&x, &y});
 }
 
+// The gradient of x is written to `gradient`.
+void attach(const Array& x, const Array& gradient) {
+  NDArrayHandle variable = x.get(), attached = gradient.get();
+  uint32_t write = 1;
+  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+}
+
 std::vector<std::string> seen;
 void note(const char* node, const char* op, NDArrayHandle array) {
   seen.push_back(std::string(node) + " " + op);
@@ -87,9 +95,7 @@ TEST_CASE("a CachedOp writes into arrays that are given", "[mxnet]") {
 
 TEST_CASE("a recorded call of a CachedOp has a gradient, after the CachedOp is gone too", "[mxnet]") {
   const Array x({2}, {1, 2}), y({2}, {3, 4}), gradient({2}, {7, 7});
-  NDArrayHandle variable = x.get(), attached = gradient.get();
-  uint32_t write = 1;
-  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  attach(x, gradient);
   int before = 0;
   ok(MXAutogradSetIsRecording(1, &before));
   std::vector<Array> results;
@@ -110,9 +116,7 @@ TEST_CASE("a CachedOp computes results whose shapes depend on values", "[mxnet]"
   const Array data({3, 2}, {1, 2, 3, 4, 5, 6}), gradient({3, 2}, {7, 7, 7, 7, 7, 7});
   const Array two({3}, {0, 1, 1});
   CHECK(op({&data, &two})[0].values() == std::vector<float>{6, 8, 10, 12});
-  NDArrayHandle variable = data.get(), attached = gradient.get();
-  uint32_t write = 1;
-  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  attach(data, gradient);
   std::vector<Array> results;
   {
     const Recording recording;
@@ -129,9 +133,7 @@ TEST_CASE("a CachedOp takes sparse arrays for their values", "[mxnet]") {
   const Array x({2, 2}, {1, 0, 0, 2}), y({2, 2}, {3, 4, 5, 6}), gradient({2, 2}, {0, 0, 0, 0});
   const Array csr = one("cast_storage", {&x}, {{"stype", "csr"}});
   const Array rows = one("cast_storage", {&x}, {{"stype", "row_sparse"}});
-  NDArrayHandle variable = y.get(), attached = gradient.get();
-  uint32_t write = 1;
-  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  attach(y, gradient);
   const CachedOp op(product());
   CHECK(op({&rows, &y})[0].values() == std::vector<float>{3, 0, 0, 12});
   std::vector<Array> results;
@@ -147,9 +149,7 @@ TEST_CASE("a CachedOp takes sparse arrays for their values", "[mxnet]") {
 
 TEST_CASE("a CachedOp of few operators is recorded as these", "[mxnet]") {
   const Array x({2}, {1, 2}), y({2}, {3, 4}), gradient({2}, {0, 0});
-  NDArrayHandle variable = x.get(), attached = gradient.get();
-  uint32_t write = 1;
-  ok(MXAutogradMarkVariables(1, &variable, &write, &attached));
+  attach(x, gradient);
   const Sym a = Sym::variable("a"), b = Sym::variable("b"), product = Sym::call("elemwise_mul", "m", {}, {&a, &b});
   const Sym square = Sym::call("square", "s", {}, {&product});
   for (const char* limit : {"1", "2"}) {
@@ -196,6 +196,32 @@ TEST_CASE("hooks see each operator's outputs, or its inputs too", "[mxnet]") {
   op({&data, &weight});
   CHECK(seen == std::vector<std::string>{"fc_data FullyConnected", "fc_weight FullyConnected",
                                          "fc_output FullyConnected", "act_input0 Activation", "act_output Activation"});
+}
+
+TEST_CASE("hooks see gradients as long as they are there", "[mxnet]") {
+  const Sym x = Sym::variable("x"), w = Sym::variable("w");
+  const Sym fc = Sym::call("FullyConnected", "fc", {{"num_hidden", "1"}, {"no_bias", "True"}}, {&x, &w});
+  const Sym symbol = Sym::call("Activation", "act", {{"act_type", "relu"}}, {&fc});
+  const Array data({1, 2}, {1, 2}), weight({1, 2}, {3, 4}), gradient({1, 2}, {0, 0});
+  attach(weight, gradient);
+  const auto backward = [&](bool is_kept) {
+    std::optional<CachedOp> op(std::in_place, symbol);
+    ok(MXCachedOpRegisterOpHook(op->handle, note, false));
+    std::vector<Array> results;
+    {
+      const Recording recording;
+      results = (*op)({&data, &weight});
+    }
+    if (!is_kept) op.reset();
+    seen.clear();
+    NDArrayHandle head = results[0].get();
+    ok(MXAutogradBackward(1, &head, nullptr, 0));
+    CHECK(gradient.values() == std::vector<float>{1, 2});
+    return seen;
+  };
+  CHECK(backward(true) ==
+        std::vector<std::string>{"act_backward_0 _backward_Activation", "fc_backward_1 _backward_FullyConnected"});
+  CHECK(backward(false).empty());
 }
 
 TEST_CASE("a CachedOp computes by Winograd's algorithm unless a flag or the environment says no", "[mxnet]") {

@@ -17,12 +17,6 @@ Sym dense() {
   return Sym::call("FullyConnected", "fc", {{"num_hidden", "2"}}, {&x});
 }
 
-std::vector<std::string> seen;
-void note(const char* name, NDArrayHandle array, void* context) {
-  static_cast<std::vector<std::string>*>(context)->emplace_back(name);
-  MXNDArrayFree(array);
-}
-
 }  // namespace
 
 TEST_CASE("an executor reads and writes the arrays that it is bound to", "[mxnet]") {
@@ -237,24 +231,6 @@ TEST_CASE("arrays of named contexts are copied to where the executor runs", "[mx
   ok(e.backward());
   CHECK(da.values() == std::vector<float>{3, 4});
   CHECK(db.values() == std::vector<float>{1, 2});
-}
-
-TEST_CASE("monitors see what an executor computes", "[mxnet]") {
-  Executor e;
-  ok(try_simple_bind(dense(), {{"x", {1, 3}}}, "write", &e));
-  seen.clear();
-  ok(MXExecutorSetMonitorCallbackEX(e.handle, note, &seen, false));
-  e.forward(true);
-  ok(e.backward());
-  CHECK(seen == std::vector<std::string>{"fc_output"});
-  seen.clear();
-  ok(MXExecutorSetMonitorCallbackEX(e.handle, note, &seen, true));
-  e.forward();
-  CHECK(seen == std::vector<std::string>{"x", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias", "fc_output"});
-  ok(MXExecutorSetMonitorCallbackEX(e.handle, nullptr, nullptr, false));
-  seen.clear();
-  e.forward();
-  CHECK(seen.empty());
 }
 
 TEST_CASE("what an executor says of itself", "[mxnet]") {
