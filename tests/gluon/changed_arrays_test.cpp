@@ -25,6 +25,15 @@ std::vector<double> gradient(const NDArray& head, const NDArray& x) {
   return values(x.grad());
 }
 
+// The sum of query * cache after x was written into the cache at `position`, as the keys of a decoder are.
+struct Cached : gluon::HybridBlock<Cached> {
+  Cached() : HybridBlock("cached") {}
+  auto hybrid_forward(auto F, auto query, auto cache, auto x, auto position) {
+    F.cache_append(cache, x, position);
+    return F.sum(query * cache);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("changed arrays: a factor that was written to is refused, with both lines", "[gluon]") {
@@ -180,6 +189,28 @@ TEST_CASE("changed arrays: running statistics may move between two calls and the
       CHECK_THAT(message, Contains("was changed in place at"));
     }
   }
+}
+
+TEST_CASE("changed arrays: a cache that a call writes and its gradient reads", "[gluon]") {
+  Cached net;
+  NDArray query = nd.ones({1, 1, 3, 1}), cache = nd.zeros({1, 1, 3, 1});
+  query.attach_grad();
+  const auto call = [&](float x, double position) {
+    const NDArray row = nd.full({1, 1, 1, 1}, x), at = nd.array({position});
+    return autograd::record([&] { return net(query, cache, row, at); });
+  };
+  std::vector<double> expected(3);
+  for (size_t p = 0; p < 3; ++p) {
+    const NDArray y = call(float(p + 1), double(p));
+    expected[p] = double(p + 1);
+    CHECK(values(y)[0] == double((p + 1) * (p + 2)) / 2);
+    CHECK(gradient(y, query) == expected);
+  }
+  const NDArray first = call(10, 0), second = call(20, 1);
+  CHECK(gradient(second, query) == std::vector<double>{10, 20, 3});
+  CHECK_THROWS_AS(first.backward(), StateError);  // what it read is gone
+  net.hybridize();
+  CHECK_THROWS_AS(call(1, 0), TraceError);  // only changes an array
 }
 
 TEST_CASE("changed arrays: threads may write to one array at once", "[gluon][threads]") {
