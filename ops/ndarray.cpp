@@ -225,7 +225,12 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
   SmallArray<TensorMeta> metas(n_out);
-  check_call(def, site, [&] { infer(def, attrs, inputs, metas.span()); });
+  check_call(def, site, [&] {
+    infer(def, attrs, inputs, metas.span());
+    if (outs.size() > n_out) {
+      throw ValueError(fmt::format("[{}] has {} outputs, got {} arrays for them", def.name(), n_out, outs.size()));
+    }
+  });
   if (def.compose) [[unlikely]]
     return compose(def, attrs, inputs, metas.span(), outs, site);
 

@@ -138,7 +138,7 @@ void pointwise(const GpuRun& run) {
                                 [&] { return gb(3, seconds_per_call(calls, [&] { return a + b; })); },
                                 [&] { return gb(2, seconds_per_call(calls, [&] { return hybrid(a); })); },
                                 [&] { return gb(2, seconds_per_call(calls, [&] { return imperative(a); })); }});
-  const std::string floats = "_" + std::to_string(n);
+  const std::string floats = fmt::format("_{}", n);
   const Baseline copied{"device_copy" + floats, r[0]};
   print(copied.name, r[0], "GB/s");
   print("add" + floats, r[1], "GB/s", {copied}, 0.9 * r[0].median);

@@ -71,11 +71,11 @@ class Driver : public std::enable_shared_from_this<Driver> {
     engine::IntrusivePtr<ops::ArrayNode> in, out;
     int color = 0, key = 0;
     std::shared_ptr<std::shared_ptr<Driver>> part;
-    std::unique_ptr<Pending> pending;
+    std::unique_ptr<Pending> pending{};
     bool is_launched = false;  // on a GPU, whose work ends there
-    engine::StreamPoint end;
-    std::exception_ptr failure;
-    std::string why;
+    engine::StreamPoint end{};
+    std::exception_ptr failure{};
+    std::string why{};
     bool has_ended = false;  // of one beside others, as all of these
     std::chrono::steady_clock::time_point went_on{};
   };

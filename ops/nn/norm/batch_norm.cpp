@@ -159,8 +159,8 @@ void op::BatchNorm::grad(GradContext& g) const {
                                                           {.fix_gamma = fix_gamma, .axis = axis});
     dx = d[0];
     if (!use_global_stats && statistics_move_with_gradients()) {
-      nd.call(MoveStatistics{.eps = eps, .momentum = momentum}, g.input_like(3), g.input_like(4), g.output(1),
-              g.output(last));
+      nd.call_all(MoveStatistics{.eps = eps, .momentum = momentum}, g.input_like(3), g.input_like(4), g.output(1),
+                  g.output(last));
     }
     for (int i = 1; i < 3; ++i) {
       if (g.wants(i)) g.set(i, d[size_t(i)]);
