@@ -142,7 +142,7 @@ std::vector<Wrong> shapes() {
                         [] {
                           nd.cache_append(ones({1, 2, 4, 3}), ones({1, 2, 5, 3}), ones({1}));
                         }),
-      wrong<ValueError>({"[cache_append] has 0 outputs, got 1 arrays for them"},
+      wrong<ValueError>({"[cache_append]", "has 0 outputs, got 1 arrays for them"},
                         [] {
                           nd.call(op::CacheAppend{}, ones({1, 2, 4, 3}), ones({1, 2, 1, 3}), ones({1}));
                         }),
