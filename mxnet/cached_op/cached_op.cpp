@@ -28,10 +28,10 @@ int64_t count_operators(const Symbol& symbol) {
                                [](const SymbolNode* n) { return is_operator(*n); });
 }
 
-// What a program is told of each operator.
+// What a program is told of each operator. A block registers its hook before each call, with another function.
 struct Hook {
-  CachedOpMonitorCallback call;
-  bool all;  // of its inputs too
+  CachedOpMonitorCallback call = nullptr;  // null: none
+  bool all = false;                        // of its inputs too
 };
 
 struct CachedOpObject : Counted<CachedOpObject> {
@@ -40,7 +40,7 @@ struct CachedOpObject : Counted<CachedOpObject> {
         is_inlined(!flags.options.static_alloc && count_operators(program.symbol()) <= flags.inline_limit) {}
   Program program;
   const bool is_inlined;  // its operators are recorded one by one, in place of the whole
-  std::shared_ptr<const Hook> hook;
+  const std::shared_ptr<Hook> hook = std::make_shared<Hook>();  // for the backwards of calls too
 };
 
 CachedOpObject& cached_op_of(void* handle) {
@@ -86,7 +86,7 @@ NodeMonitor monitor_of_hook(const std::shared_ptr<const Hook>& hook, Context con
       const auto note = [kept, context, name = fmt::format("{}_backward_{}", node.name, i),
                          op = "_backward_" + node.op_name](const NDArray& gradient) {
         const std::shared_ptr<const Hook> hook = kept.lock();
-        if (hook) hook->call(name.c_str(), op.c_str(), new_handle(gradient.detach(), context));
+        if (hook && hook->call) hook->call(name.c_str(), op.c_str(), new_handle(gradient.detach(), context));
       };
       inputs[i] = noting_gradient(inputs[i], note);
     }
@@ -103,12 +103,12 @@ std::vector<NDArray> run(CachedOpObject& op, std::span<const NDArray* const> inp
   std::vector<NDArray> results(program.num_outputs());
   const DeviceScope scope(context.device());
   const std::vector<TensorMeta> metas = metas_of(inputs);
-  if (!op.hook && !program.depends_on_values() && !(op.is_inlined && autograd::is_recording())) {
+  if (!op.hook->call && !program.depends_on_values() && !(op.is_inlined && autograd::is_recording())) {
     program.graph_for(metas)->call(inputs, results, no_site);
     return results;
   }
   NodeMonitor monitor;
-  if (op.hook) monitor = monitor_of_hook(op.hook, context);
+  if (op.hook->call) monitor = monitor_of_hook(op.hook, context);
   run_nodes(program.symbol_for(metas), program.input_names(), inputs, results, monitor);
   return results;
 }
@@ -145,10 +145,7 @@ int MXFreeCachedOp(CachedOpHandle handle) {
 }
 
 int MXCachedOpRegisterOpHook(CachedOpHandle handle, CachedOpMonitorCallback callback, bool monitor_all) {
-  return guard([&] {
-    CachedOpObject& op = cached_op_of(handle);
-    op.hook = callback ? std::make_shared<const Hook>(Hook{callback, monitor_all}) : nullptr;
-  });
+  return guard([&] { *cached_op_of(handle).hook = {callback, monitor_all}; });
 }
 
 int MXInvokeCachedOpEx(CachedOpHandle handle, int num_inputs, NDArrayHandle* inputs, int* num_outputs,

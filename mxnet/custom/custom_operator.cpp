@@ -41,10 +41,21 @@ class Props {
 };
 
 // The program's failure becomes that of the arrays that it should have written: a wait for them throws it.
-void fail_arrays(std::span<const NDArray> arrays, const std::exception_ptr& error) {
-  for (const NDArray& a : arrays) {
-    a.engine().push({write(a.var())}, [error](RunContext&) { std::rethrow_exception(error); },
-                    {.label = {.name = "Custom", .site = no_site}});
+void fail_arrays(std::span<const NDArray> arrays, std::exception_ptr error) {
+  if (arrays.empty()) return;
+  std::vector<Access> writes;
+  for (const NDArray& a : arrays) writes.push_back(write(a.var()));
+  arrays[0].engine().push(writes, [error = std::move(error)](RunContext&) { std::rethrow_exception(error); },
+                          {.label = {.name = "Custom", .site = no_site}});
+}
+
+template <class F>
+std::exception_ptr failure_of(F&& call) {
+  try {
+    call();
+    return nullptr;
+  } catch (const std::exception&) {
+    return std::current_exception();
   }
 }
 
@@ -85,11 +96,9 @@ void call_custom(const PropPtr& prop, ComposeContext& c) {
   const auto forward = [&] {
     std::vector<NDArray> given;
     for (const NDArray* x : inputs) given.push_back(x->detach());
-    try {
-      instance->forward({.inputs = given, .outputs = outputs, .states = states}, training);
-    } catch (const std::exception&) {
-      fail_arrays(outputs, std::current_exception());
-    }
+    std::exception_ptr failure =
+        failure_of([&] { instance->forward({.inputs = given, .outputs = outputs, .states = states}, training); });
+    if (failure) fail_arrays(outputs, std::move(failure));
     return outputs;
   };
   const auto backward = std::make_shared<const autograd::detail::FunctionBackward>(
@@ -98,16 +107,15 @@ void call_custom(const PropPtr& prop, ComposeContext& c) {
         for (const NDArray& x : call.inputs) {
           gradients.push_back(NDArray::empty(x.shape(), x.dtype(), x.device()));
         }
-        try {
+        std::exception_ptr failure = failure_of([&] {
           instance->backward({.inputs = detached(call.inputs),
                               .outputs = detached(call.outputs),
                               .states = states,
                               .heads = detached(call.heads),
                               .gradients = gradients},
                              training);
-        } catch (const std::exception&) {
-          fail_arrays(gradients, std::current_exception());
-        }
+        });
+        if (failure) fail_arrays(gradients, std::move(failure));
         return gradients;
       });
   const std::vector<NDArray> results = autograd::detail::call_function(inputs, forward, backward, no_site);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "kaon/graph/autograd.h"
+#include "kaon/ops/functions.h"
+
 namespace kaon::mxnet {
 
 namespace {
@@ -12,6 +15,14 @@ std::vector<std::string> monitored_inputs(const SymbolNode& node, size_t count) 
   std::vector<std::string> names;
   for (size_t i = 0; i < count; ++i) names.push_back(fmt::format("input{}", i));
   return names;
+}
+
+// Kaon's BatchNorm marks 1 / sqrt(var) of moving values by a sign.
+NDArray as_in_mxnet(const SymbolNode& node, size_t output, const NDArray& array) {
+  if (node.op != &op::BatchNorm::def) return array;
+  const bool is_signed = int(output) == static_cast<const op::BatchNorm*>(node.attrs.get())->signed_inverse();
+  const autograd::ModeScope mode(false, autograd::is_training());
+  return is_signed ? nd.abs(In<NDArray>(array.detach(), no_site)) : array;
 }
 
 }  // namespace
@@ -35,7 +46,7 @@ NodeMonitor monitor_of(std::function<void(const MonitoredArray&)> call, bool all
   }
   monitor.after = [give](const SymbolNode& node, std::span<const NDArray> outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].defined()) give(output_name(node, int(i)), node, outputs[i]);
+      if (outputs[i].defined()) give(output_name(node, int(i)), node, as_in_mxnet(node, i, outputs[i]));
     }
   };
   return monitor;

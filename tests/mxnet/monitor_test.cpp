@@ -144,6 +144,11 @@ TEST_CASE("statistics of BatchNorm move once in a backward that a monitor sees",
                             "bn_backward_output1", "bn_backward_output2"});
   CHECK(e.states[0].values() == Values{1});
   CHECK(seen.of("bn_backward_output2") == Values{2});
+  Seen predicted;
+  ok(MXExecutorSetMonitorCallbackEX(e.handle, note, &predicted, false));
+  e.forward();
+  CHECK(predicted.of("bn_mean") == Values{1});
+  CHECK(predicted.of("bn_var")[0] == Approx(1 / std::sqrt(e.states[1].values()[0] + 1e-3)));
 }
 
 }  // namespace monitor_test
