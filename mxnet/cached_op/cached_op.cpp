@@ -40,7 +40,7 @@ struct CachedOpObject : Counted<CachedOpObject> {
         is_inlined(!flags.options.static_alloc && count_operators(program.symbol()) <= flags.inline_limit) {}
   Program program;
   const bool is_inlined;  // its operators are recorded one by one, in place of the whole
-  const std::shared_ptr<Hook> hook = std::make_shared<Hook>();  // for the backwards of calls too
+  const std::shared_ptr<Hook> hook = std::make_shared<Hook>();  // recorded calls refer to it
 };
 
 CachedOpObject& cached_op_of(void* handle) {
@@ -73,8 +73,8 @@ Flags flags_of(int count, const char** keys, const char** values) {
   return flags;
 }
 
-// Tells of outputs, and of the gradients of inputs as long as the hook is there. MXNet has other names for these than
-// those of executors.
+// Calls the hook with outputs, and with the gradients of inputs as long as the CachedOp exists. MXNet names these
+// gradients differently from those of executors.
 NodeMonitor monitor_of_hook(const std::shared_ptr<const Hook>& hook, Context context) {
   const auto call = [hook](const MonitoredArray& a) { hook->call(a.name.c_str(), a.node.op_name.c_str(), a.handle); };
   NodeMonitor monitor = monitor_of(call, hook->all, false, context);

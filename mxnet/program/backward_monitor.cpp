@@ -46,7 +46,7 @@ void BackwardMonitor::watch(const SymbolNode& node, std::span<NDArray> inputs) {
   std::vector<Input>& noted = (*arrivals_)[&node];
   noted.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    noted[i].given = takes_rows(inputs[i]) ? inputs[i] : inputs[i].detach();  // history would hold itself through here
+    noted[i].given = takes_rows(inputs[i]) ? inputs[i] : inputs[i].detach();  // history holds arrivals_
     noted[i].is_watched = autograd::wants_gradient(inputs[i]);
     if (!noted[i].is_watched) continue;
     inputs[i] = noting_gradient(inputs[i], [arrivals = arrivals_, &node, i](const NDArray& gradient) {

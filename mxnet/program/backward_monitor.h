@@ -22,8 +22,7 @@ class BackwardMonitor {
   BackwardMonitor(const BackwardMonitor&) = delete;
   BackwardMonitor& operator=(const BackwardMonitor&) = delete;
 
-  const Symbol& program() const { return program_; }  // the one to run
-  // `monitor`, which notes gradients as well. Must not be called after *this is gone.
+  // `monitor`, which notes gradients as well, for a run of the program. Must not be called after *this is gone.
   NodeMonitor noting(NodeMonitor monitor);
   // After a backward from heads with their numbers: calls with "act_backward_output", "fc_backward_output0",
   // "_head_grad_0_id_output" and "sum_grad_output" and new handles, in the reverse order of the run. Zeros stand for
@@ -41,7 +40,7 @@ class BackwardMonitor {
   void watch(const SymbolNode& node, std::span<NDArray> inputs);
 
   Symbol program_;
-  std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // with what autograd has recorded
+  std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // recorded calls hold it too
 };
 
 }  // namespace kaon::mxnet

@@ -17,12 +17,12 @@ std::vector<std::string> monitored_inputs(const SymbolNode& node, size_t count) 
   return names;
 }
 
-// Kaon's BatchNorm marks 1 / sqrt(var) of moving values by a sign.
+// BatchNorm's 1 / sqrt(var) without the minus by which Kaon marks moving values.
 NDArray as_in_mxnet(const SymbolNode& node, size_t output, const NDArray& array) {
-  if (node.op != &op::BatchNorm::def) return array;
-  const bool is_signed = int(output) == static_cast<const op::BatchNorm*>(node.attrs.get())->signed_inverse();
+  const auto* norm = node.op == &op::BatchNorm::def ? static_cast<const op::BatchNorm*>(node.attrs.get()) : nullptr;
+  if (!norm || int(output) != norm->signed_inverse()) return array;
   const autograd::ModeScope mode(false, autograd::is_training());
-  return is_signed ? nd.abs(In<NDArray>(array.detach(), no_site)) : array;
+  return nd.abs(In<NDArray>(array.detach(), no_site));
 }
 
 }  // namespace

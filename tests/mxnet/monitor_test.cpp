@@ -1,6 +1,5 @@
-// What monitors see of executors. Names and numbers are those of MXNet 1.9.1.
+// What monitors see of executors. Names are those of MXNet 1.9.1; docs/mxnet.md says which values differ.
 #include <cmath>
-#include <utility>
 
 #include "executors.h"
 
