@@ -49,8 +49,14 @@ using V = hn::Vec<D>;
 constexpr D d;
 HWY_INLINE int64_t lanes() { return int64_t(hn::Lanes(d)); }
 
-// Sums of this many positions or taps by two vectors of filters stay in registers.
-constexpr int most_sums = HWY_MAX_BYTES >= 64 ? 14 : 6;
+// Vectors are taken by two, and by three at the end of an odd number: one alone has too few sums under way.
+constexpr int most_vectors = 3;
+HWY_INLINE int vectors_of_next(int64_t numbers) {
+  const int64_t vectors = (numbers + lanes() - 1) / lanes();
+  return int(vectors <= most_vectors ? vectors : 2);
+}
+// Sums of this many positions or taps by so many vectors stay in registers.
+constexpr int most_sums(int vectors) { return std::min(14, (HWY_MAX_BYTES >= 64 ? 28 : 12) / vectors); }
 
 // A vector of which only the first lanes may be used. No memory after them is touched.
 class Some {
@@ -58,7 +64,9 @@ class Some {
   HWY_INLINE explicit Some(int64_t count) : count_(count), mask_(hn::FirstN(d, size_t(count))) {}
 
   HWY_INLINE V load(const float* from) const {
-#if HWY_MEM_OPS_MIGHT_FAULT
+// AVX2 has masked loads of floats, which do not touch the other lanes' memory; a copy on the stack would be read before
+// it has been written
+#if HWY_MEM_OPS_MIGHT_FAULT && (HWY_TARGET != HWY_AVX2 || HWY_IS_MSAN)
     if (count_ == lanes()) return hn::LoadU(d, from);
     HWY_ALIGN float whole[direct_block] = {};
     std::memcpy(whole, from, size_t(count_) * sizeof(float));
@@ -81,10 +89,10 @@ HWY_INLINE void with_constant(int64_t count, F&& f) {
   if constexpr (Most > 1) with_constant<Most - 1>(count, f);
 }
 
-// Results at neighbouring positions, of one vector of filters or of two.
+// Results at neighbouring positions, of up to three vectors of filters.
 struct Results {
-  const float* x;  // the first one's patch
-  const float *w_low, *w_high;
+  const float* x;                // the first one's patch
+  const float* w[most_vectors];  // of each vector
   const float* bias;
   float* y;
   int64_t stride;    // of y
@@ -92,71 +100,78 @@ struct Results {
   bool relu;
 };
 
-template <int Positions, bool Two>
+template <int Positions, int Vectors>
 void sum_results(const Patch& p, const Results& r) {
   const int64_t n = lanes(), step = p.step_x;
   const Some some(r.channels);
-  V low[Positions], high[Positions];
+  V sums[Vectors][Positions];
 #pragma GCC unroll 16
-  for (int i = 0; i < Positions; ++i) low[i] = high[i] = hn::Zero(d);
-  const float *HWY_RESTRICT w_low = r.w_low, *HWY_RESTRICT w_high = r.w_high;
+  for (int i = 0; i < Positions; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) sums[v][i] = hn::Zero(d);
+  }
+  int64_t at = 0;  // in the weights
   for (int64_t row = 0; row < p.rows; ++row) {
     for (int64_t column = 0; column < p.columns; ++column) {
       const float* HWY_RESTRICT x = r.x + row * p.row_stride + column * p.column_stride;
-      for (int64_t k = 0; k < p.length; ++k, ++x, w_low += direct_block, w_high += direct_block) {
-        const V w0 = hn::LoadU(d, w_low), w1 = Two ? hn::LoadU(d, w_high) : w0;
+      for (int64_t k = 0; k < p.length; ++k, ++x, at += direct_block) {
+        V w[Vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) w[v] = hn::LoadU(d, r.w[v] + at);
         const float* four = x;  // four at a time share an address
 #pragma GCC unroll 16
         for (int i = 0; i < Positions; ++i) {
           if (i > 0 && i % 4 == 0) four += 4 * step;
           const V value = hn::Set(d, four[i % 4 * step]);
-          low[i] = hn::MulAdd(value, w0, low[i]);
-          if (Two) high[i] = hn::MulAdd(value, w1, high[i]);
+#pragma GCC unroll 4
+          for (int v = 0; v < Vectors; ++v) sums[v][i] = hn::MulAdd(value, w[v], sums[v][i]);
         }
       }
     }
   }
-  const auto finish = [&](V sum, V shift) {
-    sum = hn::Add(sum, shift);
-    return r.relu ? hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum) : sum;  // NaN stays
-  };
-  if (Two) {
-    const V shift = r.bias ? hn::LoadU(d, r.bias) : hn::Zero(d);
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) {
+    const bool is_last = v == Vectors - 1;
+    V shift = hn::Zero(d);
+    if (r.bias) shift = is_last ? some.load(r.bias + v * n) : hn::LoadU(d, r.bias + v * n);
 #pragma GCC unroll 16
-    for (int i = 0; i < Positions; ++i) hn::StoreU(finish(low[i], shift), d, r.y + i * r.stride);
+    for (int i = 0; i < Positions; ++i) {
+      float* const y = r.y + i * r.stride + v * n;
+      V sum = hn::Add(sums[v][i], shift);
+      if (r.relu) sum = hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum);  // NaN stays
+      if (is_last) some.store(sum, y);
+      else hn::StoreU(sum, d, y);
+    }
   }
-  const int64_t last = Two ? n : 0;
-  const V shift = r.bias ? some.load(r.bias + last) : hn::Zero(d);
-#pragma GCC unroll 16
-  for (int i = 0; i < Positions; ++i) some.store(finish(Two ? high[i] : low[i], shift), r.y + last + i * r.stride);
+}
+
+// The results of `Vectors` vectors of filters in all of an image.
+template <int Vectors>
+void sum_image(const ConvGeometry& g, const Patch& patch, const float* x, Results r, float* y) {
+  constexpr int most = most_sums(Vectors);
+  const int64_t groups = (g.out[1] + most - 1) / most;
+  for (int64_t row = 0; row < g.out[0]; ++row) {
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t first = g.out[1] * group / groups, count = g.out[1] * (group + 1) / groups - first;
+      r.x = x + row * patch.step_y + first * patch.step_x;
+      r.y = y + (row * g.out[1] + first) * r.stride;
+      with_constant<most>(count, [&]<int Positions>() { sum_results<Positions, Vectors>(patch, r); });
+    }
+  }
 }
 
 // One image, with its border.
 void ForwardImage(const ConvGeometry& g, const float* x, const float* w, const float* bias, bool relu, float* y) {
   const Patch patch(g);
-  const int64_t groups = (g.out[1] + most_sums - 1) / most_sums, n = lanes(), filters = g.out_channels;
+  const int64_t n = lanes(), filters = g.out_channels;
   const auto weights = [&](int64_t c) { return w + c / direct_block * direct_block * patch.size() + c % direct_block; };
-  for (int64_t c = 0; c < filters; c += 2 * n) {
-    const bool two = filters - c > n;
-    Results r{nullptr,
-              weights(c),
-              weights(two ? c + n : c),
-              bias ? bias + c : nullptr,
-              nullptr,
-              filters,
-              std::min(filters - c - (two ? n : 0), n),
+  int vectors = 0;
+  for (int64_t c = 0; c < filters; c += vectors * n) {
+    vectors = vectors_of_next(filters - c);
+    Results r{nullptr, {}, bias ? bias + c : nullptr, nullptr, filters, std::min(filters - c - (vectors - 1) * n, n),
               relu};
-    for (int64_t row = 0; row < g.out[0]; ++row) {
-      for (int64_t group = 0; group < groups; ++group) {
-        const int64_t first = g.out[1] * group / groups, count = g.out[1] * (group + 1) / groups - first;
-        r.x = x + row * patch.step_y + first * patch.step_x;
-        r.y = y + (row * g.out[1] + first) * filters + c;
-        with_constant<most_sums>(count, [&]<int Positions>() {
-          if (two) return sum_results<Positions, true>(patch, r);
-          sum_results<Positions, false>(patch, r);
-        });
-      }
-    }
+    for (int v = 0; v < vectors; ++v) r.w[v] = weights(c + v * n);
+    with_constant<most_vectors>(vectors, [&]<int Vectors>() { sum_image<Vectors>(g, patch, x, r, y + c); });
   }
 }
 
@@ -166,51 +181,62 @@ struct Factor {
   int64_t row_step, step;  // between positions
 };
 
-// to[i * stride + j] += sum over all positions of a[i] * b[j], of one or two vectors of b's numbers; the last vector
-// has `count`.
-template <int Rows, bool Two>
+// to[i * stride + j] += sum over all positions of a[i] * b[j], of `Vectors` vectors of b's numbers; the last one has
+// `count`.
+template <int Rows, int Vectors>
 void sum_outer_products(int64_t height, int64_t width, const Factor& a, const Factor& b, int64_t count, float* to,
                         int64_t stride) {
-  const int64_t last = Two ? lanes() : 0;
+  const int64_t n = lanes(), last = (Vectors - 1) * n;
   const Some some(count);
-  V low[Rows], high[Rows];
+  V sums[Vectors][Rows];
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) low[i] = high[i] = hn::Zero(d);
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) sums[v][i] = hn::Zero(d);
+  }
   for (int64_t row = 0; row < height; ++row) {
     const float *HWY_RESTRICT x = a.first + row * a.row_step, *HWY_RESTRICT y = b.first + row * b.row_step;
     for (int64_t column = 0; column < width; ++column, x += a.step, y += b.step) {
-      const V second = some.load(y + last), first = Two ? hn::LoadU(d, y) : second;
+      V factors[Vectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors - 1; ++v) factors[v] = hn::LoadU(d, y + v * n);
+      factors[Vectors - 1] = some.load(y + last);
 #pragma GCC unroll 16
       for (int i = 0; i < Rows; ++i) {
         const V value = hn::Set(d, x[i]);
-        if (Two) low[i] = hn::MulAdd(value, first, low[i]);
-        high[i] = hn::MulAdd(value, second, high[i]);
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) sums[v][i] = hn::MulAdd(value, factors[v], sums[v][i]);
       }
     }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i, to += stride) {
-    if (Two) hn::StoreU(hn::Add(hn::LoadU(d, to), low[i]), d, to);
-    some.store(hn::Add(some.load(to + last), high[i]), to + last);
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors - 1; ++v) hn::StoreU(hn::Add(hn::LoadU(d, to + v * n), sums[v][i]), d, to + v * n);
+    some.store(hn::Add(some.load(to + last), sums[Vectors - 1][i]), to + last);
   }
 }
 
 // The same for any number of a's numbers and of b's.
 void add_outer_products(int64_t height, int64_t width, const Factor& a, int64_t rows, const Factor& b, int64_t columns,
                         float* to, int64_t stride) {
-  const int64_t groups = (rows + most_sums - 1) / most_sums, n = lanes();
-  for (int64_t group = 0; group < groups; ++group) {
-    const int64_t i = rows * group / groups, count = rows * (group + 1) / groups - i;
-    for (int64_t j = 0; j < columns; j += 2 * n) {
-      const Factor some_a{a.first + i, a.row_step, a.step}, some_b{b.first + j, b.row_step, b.step};
-      const bool two = columns - j > n;
-      const int64_t in_last = std::min(columns - j - (two ? n : 0), n);
-      with_constant<most_sums>(count, [&]<int Rows>() {
-        float* const first = to + i * stride + j;
-        if (two) return sum_outer_products<Rows, true>(height, width, some_a, some_b, in_last, first, stride);
-        sum_outer_products<Rows, false>(height, width, some_a, some_b, in_last, first, stride);
-      });
-    }
+  const int64_t n = lanes();
+  int taken = 0;
+  for (int64_t j = 0; j < columns; j += taken * n) {
+    taken = vectors_of_next(columns - j);
+    const Factor some_b{b.first + j, b.row_step, b.step};
+    const int64_t in_last = std::min(columns - j - (taken - 1) * n, n);
+    with_constant<most_vectors>(taken, [&]<int Vectors>() {
+      constexpr int most = most_sums(Vectors);
+      const int64_t groups = (rows + most - 1) / most;
+      for (int64_t group = 0; group < groups; ++group) {
+        const int64_t i = rows * group / groups, count = rows * (group + 1) / groups - i;
+        const Factor some_a{a.first + i, a.row_step, a.step};
+        with_constant<most>(count, [&]<int Rows>() {
+          sum_outer_products<Rows, Vectors>(height, width, some_a, some_b, in_last, to + i * stride + j, stride);
+        });
+      }
+    });
   }
 }
 
