@@ -12,6 +12,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kaon/ops/math/vector-inl.h"
+
 // This part is compiled once, the rest for each target.
 #ifndef KAON_OPS_NN_CONV_DIRECT_CPP
 #define KAON_OPS_NN_CONV_DIRECT_CPP
@@ -58,30 +60,6 @@ HWY_INLINE int vectors_of_next(int64_t numbers) {
 // Sums of this many positions or taps by so many vectors stay in registers.
 constexpr int most_sums(int vectors) { return std::min(14, (HWY_MAX_BYTES >= 64 ? 28 : 12) / vectors); }
 
-// A vector of which only the first lanes may be used. No memory after them is touched.
-class Some {
- public:
-  HWY_INLINE explicit Some(int64_t count) : count_(count), mask_(hn::FirstN(d, size_t(count))) {}
-
-  HWY_INLINE V load(const float* from) const {
-// AVX2 has masked loads of floats, which do not touch the other lanes' memory; a copy on the stack would be read before
-// it has been written
-#if HWY_MEM_OPS_MIGHT_FAULT && (HWY_TARGET != HWY_AVX2 || HWY_IS_MSAN)
-    if (count_ == lanes()) return hn::LoadU(d, from);
-    HWY_ALIGN float whole[direct_block] = {};
-    std::memcpy(whole, from, size_t(count_) * sizeof(float));
-    return hn::Load(d, whole);
-#else
-    return hn::MaskedLoad(mask_, d, from);
-#endif
-  }
-  HWY_INLINE void store(V v, float* to) const { hn::BlendedStore(v, mask_, d, to); }
-
- private:
-  int64_t count_;
-  decltype(hn::FirstN(d, 1)) mask_;
-};
-
 // Calls f.operator()<n>() for n = `count`, which is in [1, Most].
 template <int Most, class F>
 HWY_INLINE void with_constant(int64_t count, F&& f) {
@@ -103,7 +81,6 @@ struct Results {
 template <int Positions, int Vectors>
 void sum_results(const Patch& p, const Results& r) {
   const int64_t n = lanes(), step = p.step_x;
-  const Some some(r.channels);
   V sums[Vectors][Positions];
 #pragma GCC unroll 16
   for (int i = 0; i < Positions; ++i) {
@@ -133,13 +110,13 @@ void sum_results(const Patch& p, const Results& r) {
   for (int v = 0; v < Vectors; ++v) {
     const bool is_last = v == Vectors - 1;
     V shift = hn::Zero(d);
-    if (r.bias) shift = is_last ? some.load(r.bias + v * n) : hn::LoadU(d, r.bias + v * n);
+    if (r.bias) shift = is_last ? load_n(d, r.bias + v * n, size_t(r.channels)) : hn::LoadU(d, r.bias + v * n);
 #pragma GCC unroll 16
     for (int i = 0; i < Positions; ++i) {
       float* const y = r.y + i * r.stride + v * n;
       V sum = hn::Add(sums[v][i], shift);
       if (r.relu) sum = hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum);  // NaN stays
-      if (is_last) some.store(sum, y);
+      if (is_last) store_n(d, sum, y, size_t(r.channels));
       else hn::StoreU(sum, d, y);
     }
   }
@@ -184,10 +161,9 @@ struct Factor {
 // to[i * stride + j] += sum over all positions of a[i] * b[j], of `Vectors` vectors of b's numbers; the last one has
 // `count`.
 template <int Rows, int Vectors>
-void sum_outer_products(int64_t height, int64_t width, const Factor& a, const Factor& b, int64_t count, float* to,
+void sum_outer_products(int64_t height, int64_t width, const Factor& a, const Factor& b, size_t count, float* to,
                         int64_t stride) {
   const int64_t n = lanes(), last = (Vectors - 1) * n;
-  const Some some(count);
   V sums[Vectors][Rows];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
@@ -200,7 +176,7 @@ void sum_outer_products(int64_t height, int64_t width, const Factor& a, const Fa
       V factors[Vectors];
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors - 1; ++v) factors[v] = hn::LoadU(d, y + v * n);
-      factors[Vectors - 1] = some.load(y + last);
+      factors[Vectors - 1] = load_n(d, y + last, count);
 #pragma GCC unroll 16
       for (int i = 0; i < Rows; ++i) {
         const V value = hn::Set(d, x[i]);
@@ -213,7 +189,7 @@ void sum_outer_products(int64_t height, int64_t width, const Factor& a, const Fa
   for (int i = 0; i < Rows; ++i, to += stride) {
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors - 1; ++v) hn::StoreU(hn::Add(hn::LoadU(d, to + v * n), sums[v][i]), d, to + v * n);
-    some.store(hn::Add(some.load(to + last), sums[Vectors - 1][i]), to + last);
+    store_n(d, hn::Add(load_n(d, to + last, count), sums[Vectors - 1][i]), to + last, count);
   }
 }
 
@@ -225,7 +201,7 @@ void add_outer_products(int64_t height, int64_t width, const Factor& a, int64_t 
   for (int64_t j = 0; j < columns; j += taken * n) {
     taken = vectors_of_next(columns - j);
     const Factor some_b{b.first + j, b.row_step, b.step};
-    const int64_t in_last = std::min(columns - j - (taken - 1) * n, n);
+    const auto in_last = size_t(std::min(columns - j - (taken - 1) * n, n));
     with_constant<most_vectors>(taken, [&]<int Vectors>() {
       constexpr int most = most_sums(Vectors);
       const int64_t groups = (rows + most - 1) / most;

@@ -54,7 +54,8 @@ struct OtherAlgorithms {
   OtherAlgorithms(ConvKind kind, const ConvGeometry& g, bool winograd) {
     if (kind != ConvKind::backward_data && direct_fits(g)) add(ConvAlgorithm::direct);
     if (kind == ConvKind::backward_data && gemm_col2im_fits(g)) add(ConvAlgorithm::gemm_col2im);
-    if (winograd && winograd_pays(kind, g)) add(ConvAlgorithm::winograd);
+    constexpr auto cl = ImageLayout::channels_last;
+    if (winograd && winograd_fits(kind, g, cl, cl) && winograd_pays(kind, g)) add(ConvAlgorithm::winograd);
   }
   void add(ConvAlgorithm algorithm) { all[size_t(count++)] = algorithm; }
 };
@@ -65,8 +66,7 @@ Error no_conv_variant() { return Error("[Convolution] there is no implementation
 
 ConvStrategy ConvStrategy::by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out,
                                     bool winograd) {
-  const bool is_row_major = in == ImageLayout::row_major || out == ImageLayout::row_major;
-  if (winograd && !is_row_major && winograd_pays(kind, g)) {
+  if (winograd && winograd_fits(kind, g, in, out) && winograd_pays(kind, g)) {
     return {.algorithm = ConvAlgorithm::winograd, .winograd = winograd_partition(kind, g)};
   }
   ConvStrategy strategy{.partition = ConvPartition::by_rules(kind, g), .layouts = layouts_to_try(kind, g, in, out)};
@@ -98,8 +98,7 @@ ConvStrategy ConvStrategy::of_variant(ConvKind kind, const ConvGeometry& g, Imag
     return strategy;
   }
   const WinogradPartitions blocks(kind, g);
-  if (int(partition) >= blocks.count || in == ImageLayout::row_major || out == ImageLayout::row_major)
-    throw no_conv_variant();
+  if (int(partition) >= blocks.count || !winograd_fits(kind, g, in, out)) throw no_conv_variant();
   strategy.winograd = blocks.all[partition];
   strategy.partition = {};
   return strategy;

@@ -15,6 +15,8 @@ namespace {
 // A second cache holds the transformed weights.
 bool has_few_weights(const ConvGeometry& g) { return g.in_channels * g.out_channels <= 128 * 128; }
 
+int64_t taps_of(const ConvGeometry& g) { return g.kernel[0]; }  // along each axis
+
 int64_t tiles_of(const ConvGeometry& g, int64_t size) {
   return g.batch * ((g.out[0] + size - 1) / size) * ((g.out[1] + size - 1) / size);
 }
@@ -22,18 +24,24 @@ int64_t tiles_of(const ConvGeometry& g, int64_t size) {
 int64_t positions_of(const ConvGeometry& g) { return g.batch * g.out_positions(); }
 
 // The weights of larger tiles take twice the memory. If they do not fit into the cache, enough positions must use each.
-int64_t tile_size(const ConvGeometry& g) { return has_few_weights(g) || positions_of(g) >= 250 ? 4 : 2; }
+int64_t tile_size(const ConvGeometry& g) {
+  return taps_of(g) == 3 && (has_few_weights(g) || positions_of(g) >= 250) ? 4 : 2;
+}
 
 // Of the gradient of the weights: the fewest products.
-int64_t products_of(const ConvGeometry& g, int64_t size) { return tiles_of(g, size) * winograd::points(size); }
-int64_t tile_size_of_weights(const ConvGeometry& g) { return products_of(g, 4) <= products_of(g, 2) ? 4 : 2; }
+int64_t products_of(const ConvGeometry& g, int64_t size) {
+  return tiles_of(g, size) * winograd::Filtering{size, taps_of(g)}.points();
+}
+int64_t tile_size_of_weights(const ConvGeometry& g) {
+  return taps_of(g) == 3 && products_of(g, 4) <= products_of(g, 2) ? 4 : 2;
+}
 
 // The convolution that the gradient of the images is: of the results' gradient, with the taps reversed.
 ConvGeometry reversed(const ConvGeometry& g) {
   ConvGeometry r = g;
   std::swap(r.in, r.out);
   std::swap(r.in_channels, r.out_channels);
-  for (size_t i : {0, 1}) r.pad[i] = 2 - g.pad[i];
+  for (size_t i : {0, 1}) r.pad[i] = taps_of(g) - 1 - g.pad[i];
   return r;
 }
 
@@ -42,8 +50,9 @@ struct FilterStrides {
   int64_t out, in, tap;
 };
 FilterStrides strides_of(const ConvGeometry& g) {
-  if (g.weights_channels_last) return {9 * g.in_channels, 1, g.in_channels};
-  return {9 * g.in_channels, 9, 1};
+  const int64_t taps = g.taps();
+  if (g.weights_channels_last) return {taps * g.in_channels, 1, g.in_channels};
+  return {taps * g.in_channels, taps, 1};
 }
 
 winograd::Images images_of(const TensorView& view, int64_t channels, int64_t height, int64_t width) {
@@ -55,16 +64,27 @@ winograd::Images images_of(const TensorView& view, int64_t channels, int64_t hei
 
 }  // namespace
 
-bool winograd_pays(ConvKind kind, const ConvGeometry& whole) {
-  if (whole.axes != 2 || whole.groups != 1) return false;
+bool winograd_fits(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out) {
+  const int64_t taps = taps_of(g);
+  if (g.axes != 2 || g.groups != 1 || (taps != 3 && taps != 5)) return false;
   for (size_t i : {0, 1}) {
-    if (whole.kernel[i] != 3 || whole.stride[i] != 1 || whole.dilate[i] != 1) return false;
-    if (kind == ConvKind::backward_data && whole.pad[i] > 2) return false;
+    if (g.kernel[i] != taps || g.stride[i] != 1 || g.dilate[i] != 1) return false;
+    if (kind == ConvKind::backward_data && g.pad[i] > taps - 1) return false;
   }
+  if (in == ImageLayout::channels_last && out == ImageLayout::channels_last) return true;
+  const bool full_blocks = g.in_channels % winograd::block == 0 && g.out_channels % winograd::block == 0;
+  return full_blocks && in != ImageLayout::row_major && out != ImageLayout::row_major;
+}
+
+bool winograd_pays(ConvKind kind, const ConvGeometry& whole) {
   const ConvGeometry g = kind == ConvKind::backward_data ? reversed(whole) : whole;
+  const int64_t positions = positions_of(g);
+  if (taps_of(g) == 5) {
+    return std::min(g.in_channels, g.out_channels) >= 16 && positions >= 64 &&
+           products_of(g, 2) * 2 <= positions_of(whole) * whole.taps();
+  }
   if (g.in_channels % winograd::block != 0 || g.out_channels % winograd::block != 0) return false;
   if (std::min(g.in_channels, g.out_channels) < 32) return false;
-  const int64_t positions = positions_of(g);
   if (kind == ConvKind::backward_weight) {
     return positions >= 64 && products_of(g, tile_size_of_weights(g)) * 2 <= positions * 9;
   }
@@ -80,7 +100,8 @@ namespace {
 constexpr int64_t gradient_channels = 64, gradient_tiles = 24;
 
 WinogradPartition partition_of_weights(const ConvGeometry& g, int64_t size) {
-  constexpr int64_t enough = 16, least_tiles = 2 * gradient_tiles;
+  constexpr int64_t enough = 16;
+  const int64_t least_tiles = (taps_of(g) == 5 ? 5 : 2) * gradient_tiles;  // for which its sums are transformed
   const auto parts = [](int64_t channels) { return (channels + gradient_channels - 1) / gradient_channels; };
   const int64_t items = parts(g.in_channels) * parts(g.out_channels);
   const int64_t most = std::max<int64_t>(1, tiles_of(g, size) / least_tiles);
@@ -117,14 +138,18 @@ WinogradPartitions::WinogradPartitions(ConvKind kind, const ConvGeometry& whole)
   };
   add(winograd_partition(kind, whole));
   if (kind == ConvKind::backward_weight) {
-    for (int64_t size : {4, 2}) add(partition_of_weights(whole, size));
+    for (int64_t size : {4, 2}) {
+      if (size == 2 || taps_of(whole) == 3) add(partition_of_weights(whole, size));
+    }
     return;
   }
   const ConvGeometry g = kind == ConvKind::backward_data ? reversed(whole) : whole;
   for (int64_t slices : {1, 2, 4}) {
     if (slices > winograd::panels(g.out_channels)) break;
     for (int64_t tiles : {28, 14}) {
-      for (int64_t size : {4, 2}) add({size, (tiles_of(g, size) + tiles - 1) / tiles, slices});
+      for (int64_t size : {4, 2}) {
+        if (size == 2 || taps_of(g) == 3) add({size, (tiles_of(g, size) + tiles - 1) / tiles, slices});
+      }
     }
   }
 }
@@ -134,9 +159,9 @@ WinogradPlan::WinogradPlan(ConvKind kind, const ConvGeometry& whole, const Winog
   const ConvGeometry g = kind == ConvKind::backward_data ? reversed(whole) : whole;
   auto [out, in, tap] = strides_of(whole);
   if (kind == ConvKind::backward_data) std::swap(out, in);  // so that the two are kept apart
-  given = onednn::strided({g.out_channels, g.in_channels, 3, 3}, {out, in, 3 * tap, tap});
-  transformed =
-      onednn::plain({winograd::panels(g.out_channels), winograd::points(with.tile), g.in_channels, winograd::panel});
+  const int64_t taps = taps_of(g), points = winograd::Filtering{with.tile, taps}.points();
+  given = onednn::strided({g.out_channels, g.in_channels, taps, taps}, {out, in, taps * tap, tap});
+  transformed = onednn::plain({winograd::panels(g.out_channels), points, g.in_channels, winograd::panel});
 }
 
 namespace {
@@ -145,12 +170,13 @@ namespace {
 void convolve(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
               const winograd::Filters& filters, const float* w, const TensorView& y, const Epilogue<float>& epilogue) {
   const WinogradPartition& partition = plan.partition;
+  const winograd::Filtering filtering{partition.tile, taps_of(g)};
   const int64_t tiles = tiles_of(g, partition.tile), panels = winograd::panels(g.out_channels);
-  const int64_t points = winograd::points(partition.tile), panel_weights = points * g.in_channels * winograd::panel;
+  const int64_t points = filtering.points(), panel_weights = points * g.in_channels * winograd::panel;
   const auto transform = [&](const float*, float* to) {
     c.run.parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p)
-        winograd::transform_filters(filters, partition.tile, g.in_channels, g.out_channels, p, to + p * panel_weights);
+        winograd::transform_filters(filters, filtering, g.in_channels, g.out_channels, p, to + p * panel_weights);
     });
   };
   const PackedWeights weights(c, plan.given, plan.transformed, transform, w);
@@ -160,7 +186,7 @@ void convolve(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan,
     for (int64_t i = begin; i < end; ++i) {
       const int64_t block = i / partition.slices, slice = i % partition.slices;
       const int64_t first = tiles * block / partition.blocks, count = tiles * (block + 1) / partition.blocks - first;
-      const winograd::Tiles some{partition.tile, first, count, g.pad[0], g.pad[1]};
+      const winograd::Tiles some{filtering, first, count, g.pad[0], g.pad[1]};
       const auto floats = size_t(points * winograd::input_stride(count, g.in_channels));
       const Scratch scratch((floats + size_t(points * winograd::product_stride(count))) * sizeof(float));
       float *const input = scratch.as<float>(), *const products = input + floats;
@@ -182,16 +208,17 @@ void convolve(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan,
 // The sums over images and positions of each channel: in double, since there may be millions.
 void sum_channels(KernelContext& c, const ConvGeometry& g, const winograd::Images& images, float* sums) {
   const int64_t positions = g.out_positions();
-  c.run.parallel_for(g.out_channels / winograd::block, 1, [&](int64_t begin, int64_t end) {
+  c.run.parallel_for(winograd::in_blocks(g.out_channels) / winograd::block, 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
+      const int64_t channels = std::min(winograd::block, g.out_channels - k * winograd::block);
       double all[winograd::block] = {};
       for (int64_t n = 0; n < g.batch; ++n) {
         const float* from = images.data + n * images.image_stride + k * images.block_stride;
         for (int64_t p = 0; p < positions; ++p, from += images.position_stride) {
-          for (int64_t i = 0; i < winograd::block; ++i) all[i] += double(from[i]);
+          for (int64_t i = 0; i < channels; ++i) all[i] += double(from[i]);
         }
       }
-      for (int64_t i = 0; i < winograd::block; ++i) sums[k * winograd::block + i] = float(all[i]);
+      for (int64_t i = 0; i < channels; ++i) sums[k * winograd::block + i] = float(all[i]);
     }
   });
 }
@@ -213,7 +240,7 @@ void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPla
 void winograd_backward_data(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& dy,
                             const float* w, const TensorView& dx) {
   const auto [out, in, tap] = strides_of(g);
-  convolve(c, reversed(g), plan, dy, {w + 8 * tap, in, out, -tap}, w, dx, {});
+  convolve(c, reversed(g), plan, dy, {w + (g.taps() - 1) * tap, in, out, -tap}, w, dx, {});
 }
 
 void winograd_backward_weight(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& dy,
@@ -222,7 +249,8 @@ void winograd_backward_weight(KernelContext& c, const ConvGeometry& g, const Win
   const winograd::Images in = images_of(x, g.in_channels, g.in[0], g.in[1]);
   const winograd::Images heads = images_of(dy, g.out_channels, g.out[0], g.out[1]);
   const FilterStrides strides = strides_of(g);
-  const int64_t all = tiles_of(g, size), points = winograd::points(size);
+  const winograd::Filtering filtering{size, taps_of(g)};
+  const int64_t all = tiles_of(g, size), points = filtering.points();
   const int64_t in_parts = (g.in_channels + gradient_channels - 1) / gradient_channels;
   const int64_t parts = in_parts * ((g.out_channels + gradient_channels - 1) / gradient_channels);
   // one partial result per block
@@ -239,13 +267,13 @@ void winograd_backward_weight(KernelContext& c, const ConvGeometry& g, const Win
       const int64_t in_channels = std::min(gradient_channels, g.in_channels - in_channel);
       const int64_t channels = std::min(gradient_channels, g.out_channels - channel);
       for (int64_t at = first; at < last; at += gradient_tiles) {
-        const winograd::Tiles some{size, at, std::min(gradient_tiles, last - at), g.pad[0], g.pad[1]};
+        const winograd::Tiles some{filtering, at, std::min(gradient_tiles, last - at), g.pad[0], g.pad[1]};
         winograd::transform_input(from_channel(in, in_channel), heads, some, in_channels, input);
         winograd::transform_heads(from_channel(heads, channel), some, channels, head);
-        winograd::multiply_heads(input, head, size, some.count, in_channels, channels, at > first, sum);
+        winograd::multiply_heads(input, head, some, in_channels, channels, at > first, sum);
       }
       float* const result = results + i / parts * g.weights() + channel * strides.out + in_channel * strides.in;
-      winograd::transform_sums(sum, size, in_channels, channels, strides.out, strides.in, strides.tap, result);
+      winograd::transform_sums(sum, filtering, in_channels, channels, strides.out, strides.in, strides.tap, result);
     }
   });
   if (blocks > 1) {

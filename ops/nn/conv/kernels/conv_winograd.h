@@ -4,15 +4,19 @@
 #include <array>
 
 #include "kaon/ops/kernels/epilogue.h"
+#include "kaon/ops/kernels/image_layout.h"
 #include "kaon/ops/kernels/onednn.h"
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 #include "kaon/ops/view.h"
 
 namespace kaon::ops {
 
-// Convolutions of 3 x 3 taps with step one, of at least 32 channels in whole blocks of 16, which have positions enough
-// for their tiles and their transformed weights: forward 1.5 to 2.8 times as fast as direct ones, with a larger
-// rounding error (see HybridizeOptions::winograd).
+// Convolutions of 3 x 3 or 5 x 5 taps with step one, of images with channels last or, where these fill blocks of 16, in
+// blocks.
+bool winograd_fits(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out);
+// Whether one that fits gains: 3 x 3 taps with at least 32 channels in whole blocks of 16, or 5 x 5 with at least 16,
+// and positions enough for their tiles and their transformed weights. Forward 1.5 to 2.8 times as fast as direct ones,
+// with a larger rounding error (see HybridizeOptions::winograd).
 bool winograd_pays(ConvKind kind, const ConvGeometry& g);
 
 // Tiles of 2 x 2 or 4 x 4 results in how many blocks, and each of these in how many slices of the output channels. A

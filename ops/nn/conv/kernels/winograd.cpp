@@ -21,6 +21,10 @@ HWY_INLINE void from_points(const V (&in)[4], V (&out)[2]) {
   out[0] = hn::Add(in[0], hn::Add(in[1], in[2]));
   out[1] = hn::Add(in[3], hn::Sub(in[1], in[2]));
 }
+HWY_INLINE void from_points(const V (&in)[6], V (&out)[2]) {
+  out[0] = hn::Add(in[0], hn::Add(hn::Add(in[1], in[2]), hn::Add(in[3], in[4])));
+  out[1] = hn::MulAdd(hn::Set(d, a), hn::Sub(in[1], in[2]), hn::MulAdd(hn::Set(d, b), hn::Sub(in[3], in[4]), in[5]));
+}
 HWY_INLINE void from_points(const V (&in)[6], V (&out)[4]) {
   const V even_a = hn::Add(in[1], in[2]), odd_a = hn::Sub(in[1], in[2]);
   const V even_b = hn::Add(in[3], in[4]), odd_b = hn::Sub(in[3], in[4]);
@@ -50,30 +54,42 @@ HWY_INLINE void filter_points(const V (&in)[3], V (&out)[6]) {
   out[4] = hn::NegMulAdd(odd_b, in[1], even_b);
   out[5] = in[2];
 }
+HWY_INLINE void filter_points(const V (&in)[5], V (&out)[6]) {
+  const V quarter = hn::MulAdd(hn::Set(d, 0.25f), in[4], hn::MulAdd(hn::Set(d, 0.5f), in[2], in[0]));
+  const V four = hn::MulAdd(hn::Set(d, 4.f), in[4], hn::MulAdd(hn::Set(d, 2.f), in[2], in[0]));
+  const V even_a = hn::Mul(hn::Set(d, -2 / 3.f), quarter), even_b = hn::Mul(hn::Set(d, 1 / 6.f), four);
+  const V odd_a = hn::MulAdd(hn::Set(d, 0.5f), in[3], in[1]), odd_b = hn::MulAdd(hn::Set(d, 2.f), in[3], in[1]);
+  out[0] = in[0];
+  out[1] = hn::MulAdd(hn::Set(d, -2 * a / 3), odd_a, even_a);
+  out[2] = hn::NegMulAdd(hn::Set(d, -2 * a / 3), odd_a, even_a);
+  out[3] = hn::MulAdd(hn::Set(d, b / 6), odd_b, even_b);
+  out[4] = hn::NegMulAdd(hn::Set(d, b / 6), odd_b, even_b);
+  out[5] = in[4];
+}
 
-template <int64_t Size>
+template <int64_t Size, int64_t Taps>
 void transform_filters(const Filters& filters, int64_t in_channels, int64_t out_channels, int64_t number, float* to) {
-  constexpr int64_t side = Size + 2;
+  constexpr int64_t side = Size + Taps - 1;
   const int64_t first = number * panel, point_stride = in_channels * panel;
   // what no second cache holds goes past it: to read it in first would take three times as long
   const bool is_large = in_channels * out_channels > 128 * 128;
-  HWY_ALIGN float taps[9][block] = {};
+  HWY_ALIGN float taps[Taps * Taps][block] = {};
   for (int64_t c = 0; c < in_channels; ++c) {
     for (int64_t k = 0; k < panel; k += lanes()) {
       const float* const from = filters.data + (first + k) * filters.out_stride + c * filters.in_stride;
       const int64_t count = std::clamp<int64_t>(out_channels - first - k, 0, lanes());
-      for (int64_t t = 0; t < 9; ++t) {
+      for (int64_t t = 0; t < Taps * Taps; ++t) {
         for (int64_t i = 0; i < count; ++i) taps[t][i] = from[i * filters.out_stride + t * filters.tap_stride];
         for (int64_t i = count; i < lanes(); ++i) taps[t][i] = 0;
       }
-      V rows[3][side], in[3], out[side];
-      for (int64_t j = 0; j < 3; ++j) {
-        for (int64_t i = 0; i < 3; ++i) in[i] = hn::Load(d, taps[3 * i + j]);
+      V rows[Taps][side], in[Taps], out[side];
+      for (int64_t j = 0; j < Taps; ++j) {
+        for (int64_t i = 0; i < Taps; ++i) in[i] = hn::Load(d, taps[Taps * i + j]);
         filter_points(in, rows[j]);
       }
       float* HWY_RESTRICT const column = to + c * panel + k;
       for (int64_t i = 0; i < side; ++i) {
-        for (int64_t j = 0; j < 3; ++j) in[j] = rows[j][i];
+        for (int64_t j = 0; j < Taps; ++j) in[j] = rows[j][i];
         filter_points(in, out);
         for (int64_t j = 0; j < side; ++j) {
           float* HWY_RESTRICT const place = column + (side * i + j) * point_stride;
@@ -86,10 +102,10 @@ void transform_filters(const Filters& filters, int64_t in_channels, int64_t out_
   if (is_large) hwy::FlushStream();
 }
 
-template <int64_t Size>
+template <int64_t Size, int64_t Taps>
 void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels,
                      float* HWY_RESTRICT to) {
-  constexpr int64_t side = Size + 2;
+  constexpr int64_t side = Size + Taps - 1;
   const int64_t stride = input_stride(tiles.count, in_channels), row_stride = in.width * in.position_stride;
   const auto points = [](const auto& window, auto& values) { to_points(window, values); };
   for (int64_t t = 0; t < tiles.count; ++t) {
@@ -102,10 +118,11 @@ void transform_input(const Images& in, const Images& out, const Tiles& tiles, in
     for (int64_t c = 0; c < in_channels; c += lanes()) {
       const float* const from = in.data + origin + c / block * in.block_stride + c % block;
       float* const column = to + c / block * block * tiles.count + t * block + c % block;
-      if (is_inside) {
-        transform_window<side, side, true>(from, row_stride, in.position_stride, part, column, stride, points);
+      const int64_t left = in_channels - c;
+      if (is_inside && left >= lanes()) {
+        transform_window<side, side, true>(from, row_stride, in.position_stride, part, left, column, stride, points);
       } else {
-        transform_window<side, side, false>(from, row_stride, in.position_stride, part, column, stride, points);
+        transform_window<side, side, false>(from, row_stride, in.position_stride, part, left, column, stride, points);
       }
     }
   }
@@ -140,7 +157,7 @@ void multiply_rows(const Products& p) {
     const float *w = p.weights + k, *ahead = p.ahead;
     for (int64_t c = 0; c < p.in_channels; c += block) {
       const float* x = p.input + c / block * p.block_stride;
-      for (int64_t i = 0; i < block; ++i, ++x, w += panel) {
+      for (int64_t i = 0; i < std::min(block, p.in_channels - c); ++i, ++x, w += panel) {
         if (Lines > 0 && k == 0) {
           for (int line = 0; line < Lines; ++line, ahead += 16) __builtin_prefetch(ahead, 0, 2);
         }
@@ -164,7 +181,7 @@ HWY_INLINE void multiply_some(int64_t rows, const Products& p) {
 
 void Multiply(const float* input, const float* weights, const Tiles& tiles, int64_t in_channels, float* products) {
   const int64_t count = tiles.count, groups = (count + most_rows - 1) / most_rows;
-  for (int64_t point = 0; point < points(tiles.size); ++point) {
+  for (int64_t point = 0; point < tiles.filtering.points(); ++point) {
     for (int64_t c = 0; c < in_channels; c += depth) {
       Products p{nullptr, count * block, weights, std::min(depth, in_channels - c), c > 0, nullptr, nullptr};
       for (int64_t g = 0; g < groups; ++g) {
@@ -186,10 +203,10 @@ void Multiply(const float* input, const float* weights, const Tiles& tiles, int6
   }
 }
 
-template <int64_t Size>
+template <int64_t Size, int64_t Taps>
 void transform_output(const float* HWY_RESTRICT products, const Images& out, const Tiles& tiles, int64_t channel,
                       int64_t out_channels, const Epilogue<float>& e) {
-  constexpr int64_t side = Size + 2;
+  constexpr int64_t side = Size + Taps - 1;
   const int64_t stride = product_stride(tiles.count), row_stride = out.width * out.position_stride;
   const int64_t channels = std::min(panel, out_channels - channel);
   const bool relu = e.activation == FusedActivation::relu;
@@ -207,8 +224,9 @@ void transform_output(const float* HWY_RESTRICT products, const Images& out, con
         from_points(in, results);
         for (int64_t i = 0; i < Size; ++i) hn::Store(results[i], d, columns_done[i][j]);
       }
-      const V scale = e.scale ? hn::LoadU(d, e.scale + c) : hn::Set(d, 1.f);
-      const V shift = e.shift ? hn::LoadU(d, e.shift + c) : hn::Zero(d);
+      const int64_t left = channels - k;
+      const V scale = e.scale ? load_channels(e.scale + c, left) : hn::Set(d, 1.f);
+      const V shift = e.shift ? load_channels(e.shift + c, left) : hn::Zero(d);
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < side; ++j) in[j] = hn::Load(d, columns_done[i][j]);
         from_points(in, results);
@@ -216,30 +234,33 @@ void transform_output(const float* HWY_RESTRICT products, const Images& out, con
           if (j >= columns) break;
           const int64_t offset = at + i * row_stride + j * out.position_stride;
           V y = hn::MulAdd(results[j], scale, shift);
-          if (e.addend) y = hn::Add(y, hn::LoadU(d, e.addend + offset));
+          if (e.addend) y = hn::Add(y, load_channels(e.addend + offset, left));
           if (relu) y = hn::IfThenElse(hn::Lt(y, hn::Zero(d)), hn::Zero(d), y);  // NaN stays
-          hn::StoreU(y, d, out.data + offset);
+          store_channels(y, out.data + offset, left);
         }
       }
     }
   }
 }
 
-void TransformFilters(const Filters& filters, int64_t size, int64_t in_channels, int64_t out_channels, int64_t number,
-                      float* transformed) {
-  if (size == 2) return transform_filters<2>(filters, in_channels, out_channels, number, transformed);
-  transform_filters<4>(filters, in_channels, out_channels, number, transformed);
+void TransformFilters(const Filters& filters, const Filtering& filtering, int64_t in_channels, int64_t out_channels,
+                      int64_t number, float* transformed) {
+  with_filtering(filtering, [&]<int64_t Size, int64_t Taps>() {
+    transform_filters<Size, Taps>(filters, in_channels, out_channels, number, transformed);
+  });
 }
 
 void TransformInput(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed) {
-  if (tiles.size == 2) return transform_input<2>(in, out, tiles, in_channels, transformed);
-  transform_input<4>(in, out, tiles, in_channels, transformed);
+  with_filtering(tiles.filtering, [&]<int64_t Size, int64_t Taps>() {
+    transform_input<Size, Taps>(in, out, tiles, in_channels, transformed);
+  });
 }
 
 void TransformOutput(const float* products, const Images& out, const Tiles& tiles, int64_t channel,
                      int64_t out_channels, const Epilogue<float>& e) {
-  if (tiles.size == 2) return transform_output<2>(products, out, tiles, channel, out_channels, e);
-  transform_output<4>(products, out, tiles, channel, out_channels, e);
+  with_filtering(tiles.filtering, [&]<int64_t Size, int64_t Taps>() {
+    transform_output<Size, Taps>(products, out, tiles, channel, out_channels, e);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -254,9 +275,9 @@ HWY_EXPORT(TransformInput);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(TransformOutput);
 
-void transform_filters(const Filters& filters, int64_t size, int64_t in_channels, int64_t out_channels, int64_t number,
-                       float* transformed) {
-  HWY_DYNAMIC_DISPATCH(TransformFilters)(filters, size, in_channels, out_channels, number, transformed);
+void transform_filters(const Filters& filters, const Filtering& filtering, int64_t in_channels, int64_t out_channels,
+                       int64_t number, float* transformed) {
+  HWY_DYNAMIC_DISPATCH(TransformFilters)(filters, filtering, in_channels, out_channels, number, transformed);
 }
 
 void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed) {

@@ -21,6 +21,14 @@ HWY_INLINE void head_points(const V (&in)[2], V (&out)[4]) {
   out[2] = hn::Sub(in[0], in[1]);
   out[3] = in[1];
 }
+HWY_INLINE void head_points(const V (&in)[2], V (&out)[6]) {
+  out[0] = in[0];
+  out[1] = hn::MulAdd(hn::Set(d, a), in[1], in[0]);
+  out[2] = hn::NegMulAdd(hn::Set(d, a), in[1], in[0]);
+  out[3] = hn::MulAdd(hn::Set(d, b), in[1], in[0]);
+  out[4] = hn::NegMulAdd(hn::Set(d, b), in[1], in[0]);
+  out[5] = in[1];
+}
 HWY_INLINE void head_points(const V (&in)[4], V (&out)[6]) {
   const V even_a = hn::MulAdd(hn::Set(d, 0.5f), in[2], in[0]), even_b = hn::MulAdd(hn::Set(d, 2.f), in[2], in[0]);
   const V odd_a = hn::MulAdd(hn::Set(d, 0.5f), in[3], in[1]), odd_b = hn::MulAdd(hn::Set(d, 2.f), in[3], in[1]);
@@ -48,9 +56,20 @@ HWY_INLINE void from_sums(const V (&in)[6], V (&out)[3]) {
   out[2] = hn::MulAdd(third, hn::Sub(even_b, even_a), in[5]);
 }
 
-template <int64_t Size>
+HWY_INLINE void from_sums(const V (&in)[6], V (&out)[5]) {
+  const V even_a = hn::Add(in[1], in[2]), odd_a = hn::Sub(in[1], in[2]);
+  const V even_b = hn::Add(in[3], in[4]), odd_b = hn::Sub(in[3], in[4]);
+  const V third = hn::Set(d, 1 / 3.f), sixth = hn::Set(d, 1 / 6.f), two_thirds = hn::Set(d, 2 / 3.f);
+  out[0] = hn::MulAdd(sixth, even_b, hn::NegMulAdd(two_thirds, even_a, in[0]));
+  out[1] = hn::MulAdd(hn::Set(d, b / 6), odd_b, hn::Mul(hn::Set(d, -2 * a / 3), odd_a));
+  out[2] = hn::Mul(third, hn::Sub(even_b, even_a));
+  out[3] = hn::MulAdd(hn::Set(d, b / 3), odd_b, hn::Mul(hn::Set(d, -a / 3), odd_a));
+  out[4] = hn::MulAdd(two_thirds, even_b, hn::NegMulAdd(sixth, even_a, in[5]));
+}
+
+template <int64_t Size, int64_t Taps>
 void transform_heads(const Images& heads, const Tiles& tiles, int64_t out_channels, float* HWY_RESTRICT to) {
-  constexpr int64_t side = Size + 2;
+  constexpr int64_t side = Size + Taps - 1;
   const int64_t width = head_width(out_channels), stride = head_stride(tiles.count, out_channels);
   const int64_t row_stride = heads.width * heads.position_stride;
   const auto points = [](const auto& window, auto& values) { head_points(window, values); };
@@ -62,10 +81,12 @@ void transform_heads(const Images& heads, const Tiles& tiles, int64_t out_channe
     for (int64_t c = 0; c < out_channels; c += lanes()) {
       const float* const from = heads.data + origin + c / block * heads.block_stride + c % block;
       float* const column = to + t * width + c;
-      if (is_inside) {
-        transform_window<Size, side, true>(from, row_stride, heads.position_stride, part, column, stride, points);
+      const int64_t left = out_channels - c;
+      if (is_inside && left >= lanes()) {
+        transform_window<Size, side, true>(from, row_stride, heads.position_stride, part, left, column, stride, points);
       } else {
-        transform_window<Size, side, false>(from, row_stride, heads.position_stride, part, column, stride, points);
+        transform_window<Size, side, false>(from, row_stride, heads.position_stride, part, left, column, stride,
+                                            points);
       }
     }
     for (int64_t p = 0; p < side * side; ++p)
@@ -76,12 +97,12 @@ void transform_heads(const Images& heads, const Tiles& tiles, int64_t out_channe
 // Sums for this many input channels by two vectors of output channels stay in registers.
 constexpr int64_t sum_rows = HWY_MAX_BYTES >= 64 ? 8 : 4;
 
-void MultiplyHeads(const float* input, const float* heads, int64_t size, int64_t tiles, int64_t in_channels,
+void MultiplyHeads(const float* input, const float* heads, const Tiles& tiles, int64_t in_channels,
                    int64_t out_channels, bool add, float* sums) {
   const int64_t width = head_width(out_channels), n = lanes();
-  for (int64_t point = 0; point < points(size); ++point) {
-    const float* const x = input + point * input_stride(tiles, in_channels);
-    const float* const y = heads + point * head_stride(tiles, out_channels);
+  for (int64_t point = 0; point < tiles.filtering.points(); ++point) {
+    const float* const x = input + point * input_stride(tiles.count, in_channels);
+    const float* const y = heads + point * head_stride(tiles.count, out_channels);
     float* const z = sums + point * sum_stride(in_channels, out_channels);
     for (int64_t k = 0; k < width; k += 2 * n) {
       for (int64_t c = 0; c < in_channels; c += sum_rows) {
@@ -91,8 +112,8 @@ void MultiplyHeads(const float* input, const float* heads, int64_t size, int64_t
           low[r] = add ? hn::LoadU(d, to + r * width) : hn::Zero(d);
           high[r] = add ? hn::LoadU(d, to + r * width + n) : hn::Zero(d);
         }
-        const float *from = x + c / block * block * tiles + c % block, *head = y + k;
-        for (int64_t t = 0; t < tiles; ++t, from += block, head += width) {
+        const float *from = x + c / block * block * tiles.count + c % block, *head = y + k;
+        for (int64_t t = 0; t < tiles.count; ++t, from += block, head += width) {
           const V h0 = hn::LoadU(d, head), h1 = hn::LoadU(d, head + n);
           for (int r = 0; r < sum_rows; ++r) {
             const V v = hn::Set(d, from[r]);
@@ -107,42 +128,44 @@ void MultiplyHeads(const float* input, const float* heads, int64_t size, int64_t
   }
 }
 
-template <int64_t Size>
+template <int64_t Size, int64_t Taps>
 void transform_sums(const float* HWY_RESTRICT sums, int64_t in_channels, int64_t out_channels, int64_t out_stride,
                     int64_t in_stride, int64_t tap_stride, float* HWY_RESTRICT filters) {
-  constexpr int64_t side = Size + 2;
+  constexpr int64_t side = Size + Taps - 1;
   const int64_t width = head_width(out_channels), stride = sum_stride(in_channels, out_channels);
   for (int64_t c = 0; c < in_channels; ++c) {
     for (int64_t k = 0; k < out_channels; k += lanes()) {
       const float* const from = sums + c * width + k;
-      V columns[side][3], in[side], out[3];
+      V columns[side][Taps], in[side], out[Taps];
       for (int64_t j = 0; j < side; ++j) {
         for (int64_t i = 0; i < side; ++i) in[i] = hn::LoadU(d, from + (side * i + j) * stride);
         from_sums(in, columns[j]);
       }
-      HWY_ALIGN float taps[9][block];
-      for (int64_t i = 0; i < 3; ++i) {
+      HWY_ALIGN float taps[Taps * Taps][block];
+      for (int64_t i = 0; i < Taps; ++i) {
         for (int64_t j = 0; j < side; ++j) in[j] = columns[j][i];
         from_sums(in, out);
-        for (int64_t j = 0; j < 3; ++j) hn::Store(out[j], d, taps[3 * i + j]);
+        for (int64_t j = 0; j < Taps; ++j) hn::Store(out[j], d, taps[Taps * i + j]);
       }
       float* const to = filters + k * out_stride + c * in_stride;
-      for (int64_t i = 0; i < lanes(); ++i) {
-        for (int64_t t = 0; t < 9; ++t) to[i * out_stride + t * tap_stride] = taps[t][i];
+      for (int64_t i = 0; i < std::min(lanes(), out_channels - k); ++i) {
+        for (int64_t t = 0; t < Taps * Taps; ++t) to[i * out_stride + t * tap_stride] = taps[t][i];
       }
     }
   }
 }
 
 void TransformHeads(const Images& heads, const Tiles& tiles, int64_t out_channels, float* transformed) {
-  if (tiles.size == 2) return transform_heads<2>(heads, tiles, out_channels, transformed);
-  transform_heads<4>(heads, tiles, out_channels, transformed);
+  with_filtering(tiles.filtering, [&]<int64_t Size, int64_t Taps>() {
+    transform_heads<Size, Taps>(heads, tiles, out_channels, transformed);
+  });
 }
 
-void TransformSums(const float* sums, int64_t size, int64_t in_channels, int64_t out_channels, int64_t out_stride,
-                   int64_t in_stride, int64_t tap_stride, float* filters) {
-  if (size == 2) return transform_sums<2>(sums, in_channels, out_channels, out_stride, in_stride, tap_stride, filters);
-  transform_sums<4>(sums, in_channels, out_channels, out_stride, in_stride, tap_stride, filters);
+void TransformSums(const float* sums, const Filtering& filtering, int64_t in_channels, int64_t out_channels,
+                   int64_t out_stride, int64_t in_stride, int64_t tap_stride, float* filters) {
+  with_filtering(filtering, [&]<int64_t Size, int64_t Taps>() {
+    transform_sums<Size, Taps>(sums, in_channels, out_channels, out_stride, in_stride, tap_stride, filters);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -160,15 +183,15 @@ void transform_heads(const Images& heads, const Tiles& tiles, int64_t out_channe
   HWY_DYNAMIC_DISPATCH(TransformHeads)(heads, tiles, out_channels, transformed);
 }
 
-void multiply_heads(const float* input, const float* heads, int64_t size, int64_t tiles, int64_t in_channels,
+void multiply_heads(const float* input, const float* heads, const Tiles& tiles, int64_t in_channels,
                     int64_t out_channels, bool add, float* sums) {
-  HWY_DYNAMIC_DISPATCH(MultiplyHeads)(input, heads, size, tiles, in_channels, out_channels, add, sums);
+  HWY_DYNAMIC_DISPATCH(MultiplyHeads)(input, heads, tiles, in_channels, out_channels, add, sums);
 }
 
-void transform_sums(const float* sums, int64_t size, int64_t in_channels, int64_t out_channels, int64_t out_stride,
-                    int64_t in_stride, int64_t tap_stride, float* filters) {
+void transform_sums(const float* sums, const Filtering& filtering, int64_t in_channels, int64_t out_channels,
+                    int64_t out_stride, int64_t in_stride, int64_t tap_stride, float* filters) {
   HWY_DYNAMIC_DISPATCH(TransformSums)
-  (sums, size, in_channels, out_channels, out_stride, in_stride, tap_stride, filters);
+  (sums, filtering, in_channels, out_channels, out_stride, in_stride, tap_stride, filters);
 }
 
 }  // namespace kaon::ops::winograd

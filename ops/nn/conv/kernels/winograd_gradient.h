@@ -11,7 +11,7 @@ constexpr int64_t head_width(int64_t out_channels) { return panels(out_channels)
 // Floats between the numbers of a point and of the next one, as input_stride().
 constexpr int64_t head_stride(int64_t count, int64_t out_channels) { return count * head_width(out_channels) + block; }
 constexpr int64_t sum_stride(int64_t in_channels, int64_t out_channels) {
-  return in_channels * head_width(out_channels) + block;
+  return in_blocks(in_channels) * head_width(out_channels) + block;
 }
 
 // A dy A^T for a block of tiles: points x head_stride() floats, as point, tile, channel; channels beyond the last one
@@ -20,11 +20,11 @@ void transform_heads(const Images& heads, const Tiles& tiles, int64_t out_channe
 
 // For each point, the products of transformed inputs (transform_input()) and heads, summed over the tiles: points x
 // sum_stride() floats, as point, input channel, output channel. With `add` to what `sums` holds.
-void multiply_heads(const float* input, const float* heads, int64_t size, int64_t tiles, int64_t in_channels,
+void multiply_heads(const float* input, const float* heads, const Tiles& tiles, int64_t in_channels,
                     int64_t out_channels, bool add, float* sums);
 
 // Stores G^T sums G as filters; strides as those of Filters.
-void transform_sums(const float* sums, int64_t size, int64_t in_channels, int64_t out_channels, int64_t out_stride,
-                    int64_t in_stride, int64_t tap_stride, float* filters);
+void transform_sums(const float* sums, const Filtering& filtering, int64_t in_channels, int64_t out_channels,
+                    int64_t out_stride, int64_t in_stride, int64_t tap_stride, float* filters);
 
 }  // namespace kaon::ops::winograd

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/math/vector-inl.h"
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,6 +25,23 @@ using D = hn::CappedTag<float, block>;
 using V = hn::Vec<D>;
 inline constexpr D d;
 HWY_INLINE int64_t lanes() { return int64_t(hn::Lanes(d)); }
+
+// The next vector of channels, of which `left` are left; the last one may be a part.
+HWY_INLINE V load_channels(const float* from, int64_t left) {
+  return left >= lanes() ? hn::LoadU(d, from) : ops::HWY_NAMESPACE::load_n(d, from, size_t(left));
+}
+HWY_INLINE void store_channels(V v, float* to, int64_t left) {
+  if (left >= lanes()) hn::StoreU(v, d, to);
+  else ops::HWY_NAMESPACE::store_n(d, v, to, size_t(left));
+}
+
+// Calls f.operator()<size, taps>().
+template <class F>
+HWY_INLINE void with_filtering(const Filtering& filtering, F&& f) {
+  if (filtering.taps == 5) return f.template operator()<2, 5>();
+  if (filtering.size == 2) return f.template operator()<2, 3>();
+  f.template operator()<4, 3>();
+}
 
 // The images' transform: out[i] = row i of B^T times in. Rows of points +-p are even(in) +- p odd(in).
 HWY_INLINE void to_points(const V (&in)[4], V (&out)[4]) {
@@ -50,17 +68,21 @@ struct Part {
 };
 
 // Applies to(in, out), of Window numbers to Side, to the columns and then to the rows of a window of one vector of
-// channels, with zeros outside the part. All: the whole window is inside.
+// channels, with zeros outside the part and for channels that there are not. All: the whole window is inside, and all
+// of the vector's channels are there.
 template <int64_t Window, int64_t Side, bool All, class To>
 HWY_INLINE void transform_window(const float* HWY_RESTRICT from, int64_t row_stride, int64_t column_stride,
-                                 const Part& part, float* HWY_RESTRICT points, int64_t point_stride, To&& to) {
+                                 const Part& part, int64_t channels, float* HWY_RESTRICT points, int64_t point_stride,
+                                 To&& to) {
   HWY_ALIGN float columns[Side][Window][block];
   V in[Window], out[Side];
   for (int64_t j = 0; j < Window; ++j) {
     const bool is_column = All || (j >= part.begin_column && j < part.end_column);
     for (int64_t i = 0; i < Window; ++i) {
       const bool is_there = is_column && (All || (i >= part.begin_row && i < part.end_row));
-      in[i] = is_there ? hn::LoadU(d, from + i * row_stride + j * column_stride) : hn::Zero(d);
+      const float* const pixel = from + i * row_stride + j * column_stride;
+      if (All) in[i] = hn::LoadU(d, pixel);
+      else in[i] = is_there ? load_channels(pixel, channels) : hn::Zero(d);
     }
     to(in, out);
     for (int64_t i = 0; i < Side; ++i) hn::Store(out[i], d, columns[i][j]);
