@@ -88,7 +88,8 @@ constexpr std::string_view requirements[] = {
     "mu and alpha must not be negative"};
 
 void expect_parameters(const InferContext& c, Distribution d, double first, double second) {
-  if (is_valid(d, first, second)) return;
+  const bool is_point = d == Distribution::gamma && (first == 0 || second == 0);  // which MXNet refuses as well
+  if (is_valid(d, first, second) && !is_point) return;
   const bool two = !info(d).second.empty();
   c.fail_value(fmt::format("{}, got {}{}", requirements[size_t(d)], to_text(first),
                            two ? " and " + to_text(second) : std::string()));

@@ -71,7 +71,7 @@ KAON_HOST_DEVICE inline bool is_valid(Distribution d, double a, double b) {
   switch (d) {
     case Distribution::uniform: return a <= b;
     case Distribution::normal: return a == a && b >= 0;
-    case Distribution::gamma: return a > 0 && b > 0;
+    case Distribution::gamma: return a >= 0 && b >= 0;  // all numbers are 0 where one of them is
     case Distribution::exponential: return a > 0;
     case Distribution::negative_binomial: return a >= 0 && b > 0 && b <= 1;
     case Distribution::generalized_negative_binomial: return a >= 0 && b >= 0;

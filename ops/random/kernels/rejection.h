@@ -34,14 +34,15 @@ KAON_HOST_DEVICE inline double open_uniform(uint32_t word) { return (double(word
 
 // Gamma with scale 1: d (1 + c z)^3 with d = alpha - 1/3, c = 1 / sqrt(9 d) and a normal z is taken or drawn anew
 // (Marsaglia, Tsang: "A simple method for generating gamma variables", 2000). Below alpha = 1 it is a number for
-// alpha + 1 times u^(1 / alpha). NaN unless alpha > 0.
+// alpha + 1 times u^(1 / alpha), and 0 for alpha = 0. NaN unless alpha >= 0.
 class GammaNumber {
  public:
   KAON_HOST_DEVICE explicit GammaNumber(double alpha)
       : alpha_(alpha), d_((alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3), c_(1 / ::sqrt(9 * d_)) {}
 
   KAON_HOST_DEVICE double operator()(WordStream& words) const {
-    if (!(alpha_ > 0)) return std::numeric_limits<double>::quiet_NaN();
+    if (!(alpha_ >= 0)) return std::numeric_limits<double>::quiet_NaN();
+    if (alpha_ == 0) return 0;
     if (alpha_ >= 1) return above_one(words);
     const double shrink = ::log(open_uniform(words.next().v[0])) / alpha_;
     return above_one(words) * ::exp(shrink);

@@ -181,8 +181,13 @@ TEST_CASE("draws: the extremes of the parameters", "[ops]") {
     for (double v : y.asvector<double>()) nan.push_back(std::isnan(v));
     return nan;
   };
-  CHECK(which(nd.sample_gamma(good, bad)) == std::vector<int>{1, 1, 1, 0});
-  CHECK(which(nd.sample_gamma(bad, good)) == std::vector<int>{1, 1, 1, 0});
+  CHECK(which(nd.sample_gamma(good, bad)) == std::vector<int>{1, 1, 0, 0});
+  CHECK(which(nd.sample_gamma(bad, good)) == std::vector<int>{1, 1, 0, 0});
+  for (DType t : {DType::float16, DType::float32, DType::float64}) {  // at 0 as MXNet and NumPy
+    const NDArray zero = nd.zeros({1}, {.dtype = t}), one = nd.ones({1}, {.dtype = t});
+    CHECK(is_all(nd.sample_gamma(zero, one, {.shape = {50}, .dtype = t}), 0));
+    CHECK(is_all(nd.sample_gamma(one, zero, {.shape = {50}, .dtype = t}), 0));
+  }
   CHECK(which(nd.sample_exponential(bad)) == std::vector<int>{1, 1, 1, 0});
   CHECK(which(nd.sample_poisson(bad)) == std::vector<int>{1, 1, 0, 0});
   CHECK(which(nd.sample_normal(good, bad)) == std::vector<int>{1, 1, 0, 0});
