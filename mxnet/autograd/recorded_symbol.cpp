@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 
 #include "kaon/graph/ir/history.h"
@@ -56,6 +57,21 @@ std::vector<const TapeNode*> calls_up_to(const TapeNode* last) {
   return calls;
 }
 
+// Numbers of variables, so that an array has one name in all symbols that are made.
+class VariableNumbers {
+ public:
+  uint64_t of(History* history) {
+    const std::lock_guard lock(mutex_);
+    if (!history) return ++last_;  // of an array that nobody knows any more
+    if (history->number == 0) history->number = ++last_;
+    return history->number;
+  }
+
+ private:
+  std::mutex mutex_;
+  uint64_t last_ = 0;
+};
+
 // Makes nodes of calls; arrays that no recorded call has made are variables.
 class Recording {
  public:
@@ -66,49 +82,56 @@ class Recording {
     graph::GradFunction::Operator op = call.function->recorded_operator();
     const RecordedCall whole{int(call.inputs.size()), int(call.heads.size())};
     if (!op.def) op = {.def = &RecordedCall::def, .attrs = &whole};
-    auto node = graph::make_node(op.def, fmt::format("node_{}", nodes_.size()));
+    auto node = graph::make_node(op.def, fmt::format("node_{}", call.sequence));
     node->attrs = ops::Attributes(*op.def, op.attrs);
     node->outputs.resize(size_t(op.def->num_outputs(op.attrs)));
     op.def->write(op.attrs, [&](std::string_view name, const std::string& text, bool is_default) {
       if (!is_default) node->text_attrs.emplace(name, text);
     });
     for (size_t i = 0; i < call.inputs.size(); ++i) {
-      const History* history = call.inputs[i].get();
+      History* history = call.inputs[i].get();
       if (history && history->node) {
         node->inputs.push_back({nodes_.at(history->node.get()), history->output});
       } else {
-        const void* array = history;
-        if (!array && i < op.inputs.size()) array = op.inputs[i];
-        node->inputs.push_back({variable(array), 0});
+        node->inputs.push_back({variable(history, i < op.inputs.size() ? op.inputs[i] : nullptr), 0});
       }
     }
     nodes_.emplace(&call, std::move(node));
   }
   const engine::IntrusivePtr<SymbolNode>& node(const TapeNode* call) const { return nodes_.at(call); }
-
- private:
-  // `array`: what tells arrays apart; null for one that nobody knows any more.
-  engine::IntrusivePtr<SymbolNode> variable(const void* array) {
+  // Without a history `array` tells arrays apart; null for one that nobody knows any more.
+  engine::IntrusivePtr<SymbolNode> variable(History* history, const void* array) {
+    static VariableNumbers numbers;
+    if (history) array = history;
     if (const auto at = variables_.find(array); array && at != variables_.end()) return at->second;
-    auto made = graph::make_node(nullptr, fmt::format("var{}", num_variables_++));
+    auto made = graph::make_node(nullptr, fmt::format("var{}", numbers.of(history) - 1));
     made->outputs.resize(1);
     if (array) variables_.emplace(array, made);
     return made;
   }
+
+ private:
   std::map<const TapeNode*, engine::IntrusivePtr<SymbolNode>> nodes_;
   std::map<const void*, engine::IntrusivePtr<SymbolNode>> variables_;
-  int num_variables_ = 0;
 };
 
 }  // namespace
 
 int MXAutogradGetSymbol(NDArrayHandle handle, SymbolHandle* out) {
   return guard([&] {
-    const History* history = autograd::history_of(array_of(handle).array);
-    if (!history || !history->node) throw StateError("[get_symbol] the array is not the result of a recorded call");
+    History* history = autograd::history_of(array_of(handle).array);
+    if (!history) {
+      throw StateError("[get_symbol] the array is neither the result of a recorded call nor has it a gradient");
+    }
     Recording recording;
-    for (const TapeNode* call : calls_up_to(history->node.get())) recording.add(*call);
-    const Symbol symbol(SymbolEntry{recording.node(history->node.get()), history->output});
+    SymbolEntry entry;
+    if (const TapeNode* const last = history->node.get()) {
+      for (const TapeNode* call : calls_up_to(last)) recording.add(*call);
+      entry = {recording.node(last), history->output};
+    } else {
+      entry = {recording.variable(history, nullptr), 0};
+    }
+    const Symbol symbol(std::move(entry));
     *out = std::make_unique<SymbolObject>(symbol).release();
   });
 }

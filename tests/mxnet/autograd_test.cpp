@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
-
 #include <string>
 
 #include "calls.h"
@@ -165,13 +165,22 @@ TEST_CASE("A recorded computation is a symbol", "[mxnet]") {
   const Array x({1}, {2}), gradient({1}, {0}), other({1}, {7});
   mark(x, gradient);
   const Recording recording;
+  const auto symbol_of = [](const Array& array) {
+    SymbolHandle h = nullptr;
+    ok(MXAutogradGetSymbol(array.get(), &h));
+    return Sym(h);
+  };
   const Array y = one("square", {&x}), sum = one("broadcast_add", {&y, &other});
-  SymbolHandle h = nullptr;
-  ok(MXAutogradGetSymbol(sum.get(), &h));
-  const Sym symbol(h);
+  const Sym symbol = symbol_of(sum);
   REQUIRE(symbol.arguments().size() == 2);
   REQUIRE_THAT(symbol.tojson(), Contains("square"));
+  SymbolHandle h = nullptr;
   REQUIRE(MXAutogradGetSymbol(other.get(), &h) == -1);
+  // A variable is one, and has the same name in all.
+  const std::vector<std::string> name = symbol_of(x).arguments();
+  REQUIRE(name.size() == 1);
+  CHECK(symbol_of(one("exp", {&x})).arguments() == name);
+  CHECK(std::ranges::count(symbol.arguments(), name[0]) == 1);
 }
 
 TEST_CASE("Recording and training are two switches", "[mxnet]") {
