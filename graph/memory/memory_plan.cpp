@@ -15,6 +15,7 @@ struct Item {
   ValueId root;
   size_t bytes = 0;
   size_t offset = 0;
+  MemoryPlan::Life life{};
 };
 
 void set_times(MemoryPlan& plan, const Graph& graph) {
@@ -92,22 +93,22 @@ void place_in_arena(MemoryPlan& plan, const Graph& graph) {
       const ValueSlot& s = plan.slots[i][k];
       if (s.place != Place::arena) continue;
       if (!is_view) plan.unplanned_bytes += aligned(s.bytes);
-      if (s.root == ValueId{i, k} && s.bytes != 0) items.push_back({{i, k}, aligned(s.bytes)});
+      if (s.root == ValueId{i, k} && s.bytes != 0) items.push_back({{i, k}, aligned(s.bytes), 0, plan.life(s)});
     }
   }
   std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
-  std::vector<const Item*> placed;  // by offset
+  // By offset. Every value is compared with those before it: their lives are kept here, in the order of reading.
+  std::vector<Item> placed;
+  placed.reserve(items.size());
   for (Item& b : items) {
     size_t at = 0;
-    for (const Item* p : placed) {
-      if (!plan.are_together(slot(*p), slot(b))) continue;
-      if (at + b.bytes <= p->offset) break;  // fits into the gap before p
-      at = std::max(at, p->offset + p->bytes);
+    for (const Item& p : placed) {
+      if (!p.life.meets(b.life)) continue;
+      if (at + b.bytes <= p.offset) break;  // fits into the gap before p
+      at = std::max(at, p.offset + p.bytes);
     }
     b.offset = at;
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &b,
-                                   [](const Item* x, const Item* y) { return x->offset < y->offset; }),
-                  &b);
+    placed.insert(std::ranges::upper_bound(placed, at, {}, &Item::offset), b);
     plan.arena_bytes = std::max(plan.arena_bytes, at + b.bytes);
     slot(b).offset = at;
   }
@@ -132,12 +133,14 @@ MemoryPlan plan_memory(const Graph& graph) {
   return plan;
 }
 
-bool MemoryPlan::are_together(const ValueSlot& a, const ValueSlot& b) const {
-  const uint32_t group = times[a.first].group;
-  const bool in_turn =
-      group != 0 && times[a.last].group == group && times[b.first].group == group && times[b.last].group == group;
-  if (in_turn) return a.first <= b.last && b.first <= a.last;
-  return times[a.first].earliest <= times[b.last].latest && times[b.first].earliest <= times[a.last].latest;
+MemoryPlan::Life MemoryPlan::life(const ValueSlot& s) const {
+  const Time &first = times[s.first], &last = times[s.last];
+  return {s.first, s.last, first.earliest, last.latest, first.group == last.group ? first.group : 0};
+}
+
+bool MemoryPlan::Life::meets(const Life& other) const {
+  if (group != 0 && group == other.group) return first <= other.last && other.first <= last;
+  return earliest <= other.latest && other.earliest <= latest;
 }
 
 void MemoryPlan::check(const Graph& graph) const {
@@ -154,7 +157,7 @@ void MemoryPlan::check(const Graph& graph) const {
       throw Error(fmt::format("[memory plan] {} lies beyond the arena", graph.nodes[roots[a].first.node].name));
     for (size_t b = a + 1; b < roots.size(); ++b) {
       const ValueSlot& y = *roots[b].second;
-      bool together = are_together(x, y);
+      bool together = life(x).meets(life(y));
       bool overlap = x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
       if (together && overlap) {
         throw Error(fmt::format("[memory plan] {} and {} are alive together and overlap",

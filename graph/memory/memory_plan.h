@@ -37,8 +37,14 @@ struct MemoryPlan {
   std::vector<Time> times;
 
   const ValueSlot& slot(ValueId v) const { return slots[v.node][v.output]; }
-  // Whether the memory of two values, which own theirs, may be in use at the same time.
-  bool are_together(const ValueSlot& a, const ValueSlot& b) const;
+  // When the memory of a value is in use.
+  struct Life {
+    uint32_t first, last;                 // nodes
+    uint32_t earliest, latest;            // where these may run
+    uint32_t group;                       // of both; 0 where they are of none or of two
+    bool meets(const Life& other) const;  // at the same time, perhaps
+  };
+  Life life(const ValueSlot& root) const;  // a value that owns its memory
   // One line per value in the arena, then peak and saving.
   std::string report(const Graph& graph) const;
   // A picture for a file .svg: node numbers across, bytes up, one block for each value in the arena, with names and
