@@ -36,7 +36,7 @@ struct HybridizeOptions {
   // are kept in $KAON_CACHE_DIR, else in kaon below $XDG_CACHE_HOME, else in ~/.cache/kaon.
   bool exact = false;
   // Convolutions of 3 x 3 taps (32 and more channels in multiples of 16) and of 5 x 5 (16 and more), with step one, are
-  // computed by Winograd's algorithm where it pays, gradients too: 1.4 to 2.8 times as fast. The error of a result is
+  // computed by Winograd's algorithm where it pays, gradients too: 1.2 to 2.8 times as fast. The error of a result is
   // at most 2^-18 max|x| sum|w|, over the images and its filter; of the images' gradient 2^-18 max|dy| sum|w|, over the
   // weights of its channel; of the weights' gradient 2^-18 max|x| sum|dy|, over the heads of its filter. ResNet-18's
   // predictions stay within 1e-5 of the largest one. Takes up to 4 times the memory of these weights; a NaN or infinity

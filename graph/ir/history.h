@@ -39,7 +39,7 @@ struct History : Annotation, Pooled {
   bool takes_rows() const { return rows || rows_read; }
   uint64_t stamp = 0;          // of the last store
   std::shared_ptr<void> kept;  // what a program keeps as long as the gradient is attached
-  uint64_t number = 0;         // in symbols made of recorded calls: of this variable, from 1; 0 where none has asked
+  uint64_t number = 0;  // of the variable, in the symbols that get_symbol makes; from 1, and 0 until the first one
   // Whether calls on the array are recorded. History ends where a backward() has freed it, as MXNet's does: a state
   // that is carried from batch to batch is a constant for the next one.
   inline bool is_recorded() const override;

@@ -1,7 +1,6 @@
 #include "kaon/ops/nn/conv/kernels/conv_direct.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kaon/ops/kernels/scratch.h"
 

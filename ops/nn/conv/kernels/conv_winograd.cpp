@@ -6,6 +6,7 @@
 #include "kaon/ops/kernels/image_layout.h"
 #include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
+#include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 #include "kaon/ops/nn/conv/kernels/winograd_gradient.h"
 

@@ -52,9 +52,11 @@ struct Tiles {
   int64_t pad_y, pad_x;  // zeros before an input image
 };
 
+// Channels with those that fill the last block.
+constexpr int64_t in_blocks(int64_t channels) { return (channels + block - 1) / block * block; }
+
 // Floats between the numbers of a point and of the next one: never a multiple of a page, whose lines would share a few
 // places of the first cache.
-constexpr int64_t in_blocks(int64_t channels) { return (channels + block - 1) / block * block; }
 constexpr int64_t input_stride(int64_t count, int64_t in_channels) { return count * in_blocks(in_channels) + block; }
 constexpr int64_t product_stride(int64_t count) { return count * panel + block; }
 
