@@ -76,10 +76,4 @@ target_link_options(kaon_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
 target_link_options(kaon_cuda PRIVATE -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR})
 set_target_properties(kaon_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 kaon_compile_options(kaon_cuda)
-# Where programs find it.
-if(BUILD_SHARED_LIBS)
-  set_target_properties(kaon PROPERTIES BUILD_RPATH ${PROJECT_BINARY_DIR})
-endif()
-target_link_options(kaon_engine INTERFACE $<BUILD_INTERFACE:-Wl,-rpath,${PROJECT_BINARY_DIR}>
-                                          $<INSTALL_INTERFACE:-Wl,-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>)
-install(TARGETS kaon_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+kaon_found_by_programs(kaon_cuda)

@@ -9,6 +9,18 @@ macro(kaon_auto_option name what)
   endif()
 endmacro()
 
+# kaon_found_by_programs(target): installs it where programs that link with Kaon look for what they open, and lets them
+# find it in the build as well.
+function(kaon_found_by_programs target)
+  if(BUILD_SHARED_LIBS)
+    set_target_properties(kaon PROPERTIES BUILD_RPATH ${PROJECT_BINARY_DIR})
+  endif()
+  target_link_options(kaon_engine INTERFACE
+    $<BUILD_INTERFACE:-Wl,-rpath,${PROJECT_BINARY_DIR}>
+    $<INSTALL_INTERFACE:-Wl,-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
 # kaon_comm_library(target folder library...): collectives from comm/<folder>/ as lib<target>.so, which has the engine's
 # exceptions of its own; Kaon itself is in the program.
 function(kaon_comm_library target folder)
@@ -19,5 +31,5 @@ function(kaon_comm_library target folder)
   kaon_compile_options(${target})
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  kaon_found_by_programs(${target})
 endfunction()

@@ -26,8 +26,8 @@ endforeach()
 if(NOT BUILD_SHARED_LIBS)
   list(APPEND libraries -lgomp)
 endif()
-if(TARGET kaon_cuda AND NOT BUILD_SHARED_LIBS)
-  list(APPEND libraries "-Wl,-rpath,\${libdir}")  # where programs find it
+if(NOT BUILD_SHARED_LIBS AND (TARGET kaon_cuda OR TARGET kaon_mpi))
+  list(APPEND libraries "-Wl,-rpath,\${libdir}")  # where programs find them
 endif()
 list(JOIN libraries " " libraries)
 

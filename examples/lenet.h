@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 
+#include "kaon/comm/communicator.h"
 #include "networks.h"
 
 namespace examples {
@@ -12,11 +13,12 @@ using gluon::data::DataLoader;
 
 struct TrainingOptions {
   int epochs = 5;
-  int64_t batch_size = 32;
+  int64_t batch_size = 32;      // of all ranks together
   double learning_rate = 0.02;  // falls linearly to 0
   uint64_t seed = 1;            // of parameters and of the order of the digits
   bool imperative = false;
-  bool exact = false;  // hybridized: bit-equal to imperative
+  bool exact = false;          // hybridized: bit-equal to imperative
+  comm::Communicator world{};  // the ranks that learn together; undefined: this process learns alone
 };
 
 // Is told about every step of an epoch.
@@ -35,21 +37,23 @@ struct EpochResult {
 class LeNetTraining {
  public:
   LeNetTraining(const gluon::data::Dataset& train, const TrainingOptions& o)
-      : loader_(train, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed}),
+      : world_(o.world),
+        loader_(make_loader(train, o)),
         net_(make_net(o)),
-        trainer_(
-            net_.collect_params(),
-            optimizer::SGD({.momentum = 0.9,
-                            .lr_scheduler = lr_scheduler::PolyScheduler(
-                                {.max_update = o.epochs * loader_.size(), .base_lr = o.learning_rate, .pwr = 1})})) {
+        trainer_(net_.collect_params(),
+                 optimizer::SGD({.momentum = 0.9,
+                                 .lr_scheduler = lr_scheduler::PolyScheduler(
+                                     {.max_update = o.epochs * loader_.size(), .base_lr = o.learning_rate, .pwr = 1})}),
+                 {.kvstore = world_.defined() ? "dist_device_sync" : "device"}) {
     if (!o.imperative) loss_fn_.hybridize({.static_alloc = true, .static_shape = true, .exact = o.exact});
   }
 
   const LeNet& net() const { return net_; }
   int64_t steps_per_epoch() const { return loader_.size(); }
 
-  // One pass over the training digits. The loop runs ahead of the engine and reads the loss of a step only when `ahead`
-  // later ones are pushed, so that the engine always has work while it waits.
+  // One pass over the training digits, of which each rank has its part; the result is that of all ranks, and listeners
+  // hear of the steps and losses of this one. The loop runs ahead of the engine and reads the loss of a step only when
+  // `ahead` later ones are pushed, so that the engine always has work while it waits.
   Task<EpochResult> epoch(StepListener& listener) {
     constexpr size_t ahead = 32;
     const auto begin = std::chrono::steady_clock::now();
@@ -65,7 +69,7 @@ class LeNetTraining {
         return loss_fn_(output, batch->label);
       });
       loss.backward();
-      trainer_.step(batch->size());
+      trainer_.step(batch->size() * ranks());
       accuracy.update(batch->label, output);
       losses.push_back(loss.mean());
       images += batch->size();
@@ -88,19 +92,34 @@ class LeNetTraining {
     EpochResult result;
     result.loss = loss_sum / double(steps);
     result.accuracy = co_await accuracy.value();
-    result.images_per_second = double(images) / seconds;
+    result.images_per_second = double(images * ranks()) / seconds;
+    if (world_.defined()) {
+      NDArray means = nd.array({result.loss, result.accuracy});
+      means = co_await world_.all_reduce(means, comm::Reduce::mean);
+      result.loss = means[0].asscalar<double>(), result.accuracy = means[1].asscalar<double>();
+    }
     co_return result;
   }
 
  private:
+  int64_t ranks() const { return world_.defined() ? world_.size() : 1; }
+
+  static DataLoader make_loader(const gluon::data::Dataset& train, const TrainingOptions& o) {
+    if (!o.world.defined()) return {train, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed}};
+    const gluon::data::DistributedSampler part(train.size(), o.world.size(), o.world.rank(), {.seed = o.seed});
+    return {train, gluon::data::BatchSampler(part, o.batch_size / o.world.size())};
+  }
+
   static LeNet make_net(const TrainingOptions& o) {
     random::seed(o.seed);
     LeNet net;
     net.initialize(init::Xavier());
+    if (o.world.defined()) net(nd.zeros({1, 1, 28, 28}));  // infers the shapes: the trainer sends rank 0's weights
     if (!o.imperative) net.hybridize({.static_alloc = true, .static_shape = true, .exact = o.exact});
     return net;
   }
 
+  comm::Communicator world_;
   DataLoader loader_;
   LeNet net_;
   gluon::loss::SoftmaxCrossEntropyLoss loss_fn_;

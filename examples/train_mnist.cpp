@@ -1,9 +1,11 @@
 // The main job: a LeNet learns handwritten digits, asynchronously. Prints for each epoch the loss, the accuracy on the
 // training and on the held-out digits and the images per second; then what hybridizing gains; then that the exported
 // model, loaded again, has the same accuracy. Writes lenet-symbol.json and lenet-<epochs>.params (MXNet reads them),
-// mnist_run.svg (loss and accuracy) and mnist_run.trace.json (some steps of the last epoch; opens in Perfetto).
+// mnist_run.svg (loss and accuracy) and mnist_run.trace.json (some steps of the last epoch; opens in Perfetto). With
+// --ranks several processes learn together, and the first of them does all the rest.
 #include <fmt/format.h>
 
+#include "ranks.h"
 #include "train_options.h"
 #include "train_record.h"
 
@@ -12,8 +14,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Task<void> train(LeNetTraining& training, int epochs, gluon::data::Dataset held_out, History& history) {
+// `history` is that of the rank that prints, and null on the others.
+Task<void> train(LeNetTraining& training, int epochs, gluon::data::Dataset held_out, History* history) {
   for (int e = 1; e <= epochs; ++e) {
+    if (!history) {
+      StepListener nobody;
+      co_await training.epoch(nobody);
+      continue;
+    }
     EpochWatch watch(fmt::format("epoch {}/{}", e, epochs), training.steps_per_epoch(), e == epochs);
     const EpochResult result = co_await training.epoch(watch);
     watch.end(result);
@@ -22,12 +30,12 @@ Task<void> train(LeNetTraining& training, int epochs, gluon::data::Dataset held_
 
     const double steps = double(training.steps_per_epoch());
     for (double loss : watch.losses()) {
-      history.step.push_back(double(history.step.size() + 1) / steps);
-      history.step_loss.push_back(loss);
+      history->step.push_back(double(history->step.size() + 1) / steps);
+      history->step_loss.push_back(loss);
     }
-    history.loss.push_back(result.loss);
-    history.accuracy.push_back(100 * result.accuracy);
-    history.held_out.push_back(100 * accuracy);
+    history->loss.push_back(result.loss);
+    history->accuracy.push_back(100 * result.accuracy);
+    history->held_out.push_back(100 * accuracy);
   }
 }
 
@@ -50,20 +58,23 @@ void compare(const char* name, Net net, const NDArray& x, int forwards) {
 void run(const ProgramOptions& o) {
   Engine engine({.threads = o.threads});
   EngineScope scope(engine);
+  TrainingOptions t = o.training;
+  if (o.ranks > 1) t.world = join_ranks(o.ranks);
   const gluon::data::Dataset train_digits = digits(o.data, true), held_out = digits(o.data, false);
+  LeNetTraining training(train_digits, t);
+  if (t.world.defined() && t.world.rank() > 0) return sync_wait(train(training, t.epochs, held_out, nullptr));
+
   fs::create_directories(o.out);
   const fs::path out = o.out;
-  const TrainingOptions& t = o.training;
-  fmt::print("{} digits to learn from, {} held out; {}, {} engine threads, seed {}\n", train_digits.size(),
+  fmt::print("{} digits to learn from, {} held out; {}, {}{} engine threads, seed {}\n", train_digits.size(),
              held_out.size(),
              t.imperative ? "imperative"
              : t.exact    ? "hybridized (exact)"
                           : "hybridized",
-             engine.stats().threads, t.seed);
+             o.ranks > 1 ? fmt::format("{} ranks of ", o.ranks) : "", engine.stats().threads, t.seed);
 
-  LeNetTraining training(train_digits, t);
   History history;
-  sync_wait(train(training, t.epochs, held_out, history));
+  sync_wait(train(training, t.epochs, held_out, &history));
   draw(history, out / "mnist_run.svg");
   engine.profiler().write(out / "mnist_run.trace.json");
 
@@ -91,8 +102,12 @@ void run(const ProgramOptions& o) {
 
 }  // namespace
 
-// Returns 0; 1 when a folder or file is missing, truncated or cannot be written; 2 for a bad option.
+// Returns 0; 1 when a folder or file is missing, truncated or cannot be written, or a rank fails; 2 for a bad option.
 int main(int argc, char** argv) {
   return run_program(
-      "train_mnist", usage, [&] { return parse_options(argc, argv); }, run);
+      "train_mnist", usage, [&] { return parse_options(argc, argv); },
+      [&](const ProgramOptions& o) {
+        if (o.ranks > 1 && !is_rank()) start_ranks(o.ranks, argv);
+        run(o);
+      });
 }

@@ -26,6 +26,7 @@ expect(2 "--epochs: expected a number from 1 to 10000, got '0'" --epochs=0)
 expect(2 "--learning-rate: expected a number.*got 'nan'" --learning-rate nan)
 expect(2 "--imperative takes no value" --imperative=yes)
 expect(2 "--exact.*--imperative" --exact --imperative)
+expect(2 "--batch-size 32 must be a multiple of --ranks 3" --ranks 3)
 expect(1 "${SCRATCH}/nowhere: expected a folder with train-images" --data ${SCRATCH}/nowhere)
 expect(1 "${SCRATCH}: expected a file train-images-idx3-ubyte" --data ${SCRATCH})
 

@@ -18,6 +18,7 @@ struct ProgramOptions {
   std::string data = KAON_DATA_DIR "/mnist-10k";
   std::string out = ".";
   int threads = -1;
+  int ranks = 1;
   int forwards = 1000;
   bool help = false;
 };
@@ -28,10 +29,12 @@ Trains a LeNet on handwritten digits, compares it before and after hybridizing, 
   --data DIR         folder with the four MNIST files, plain or .gz (default: the 10,000 digits that come with Kaon)
   --out DIR          where the model, the chart and the trace are written (default: the current folder)
   --epochs N         passes over the training digits (default 5)
-  --batch-size N     digits per step (default 32)
+  --batch-size N     digits per step, of all ranks together (default 32)
   --learning-rate R  at the first step; falls linearly to 0 (default 0.02)
   --seed N           of the parameters and of the order of the digits (default 1)
   --threads N        threads of the engine; 0: each operator runs where it is called (default: all cores)
+  --ranks N          processes that learn together on this machine, each from its part of every batch; they are started
+                     by mpirun, unless this one was (default 1)
   --forwards N       forwards timed before and after hybridizing; 0: none (default 1000)
   --imperative       do not hybridize
   --exact            hybridize with the imperative kernels, for the same bits
@@ -55,6 +58,7 @@ inline ProgramOptions parse_options(int argc, char** argv) {
       {"--learning-rate", true, [&](auto v) { t.learning_rate = parse_number("--learning-rate", v, 1e-9, 1e3); }},
       {"--seed", true, [&](auto v) { t.seed = parse_number<uint64_t>("--seed", v, 0, UINT64_MAX); }},
       {"--threads", true, [&](auto v) { o.threads = parse_number("--threads", v, 0, 256); }},
+      {"--ranks", true, [&](auto v) { o.ranks = parse_number("--ranks", v, 1, 1024); }},
       {"--forwards", true, [&](auto v) { o.forwards = parse_number("--forwards", v, 0, 1000000); }},
       {"--imperative", false, [&](auto) { t.imperative = true; }},
       {"--exact", false, [&](auto) { t.exact = true; }},
@@ -79,6 +83,9 @@ inline ProgramOptions parse_options(int argc, char** argv) {
     option->set(value);
   }
   if (t.imperative && t.exact) throw UsageError("--exact is about hybridizing and --imperative turns that off");
+  if (t.batch_size % o.ranks != 0) {
+    throw UsageError(fmt::format("--batch-size {} must be a multiple of --ranks {}", t.batch_size, o.ranks));
+  }
   return o;
 }
 

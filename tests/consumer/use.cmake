@@ -18,12 +18,23 @@ function(run_consumer program prefix)
   endif()
 endfunction()
 
+# A program opens what is on demand without being told where it is: the one rank of a process that no launcher started.
+function(run_ranks program prefix)
+  if(EXISTS ${prefix}/lib/libkaon_mpi.so AND NOT EXISTS ${prefix}/lib/libkaon.so)
+    run(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH --unset=KAON_MPI_LIBRARY ${program} ranks)
+    if(NOT output STREQUAL "1\n")
+      message(FATAL_ERROR "${program} ranks printed \"${output}\", not 1")
+    endif()
+  endif()
+endfunction()
+
 function(use_with_cmake prefix)
   set(ENV{CMAKE_PREFIX_PATH} ${prefix}:${PREFIX_PATH})
   run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
       -D CMAKE_BUILD_TYPE=${CONFIG})
   run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
   run_consumer(${SCRATCH}/build/consumer ${prefix})
+  run_ranks(${SCRATCH}/build/consumer ${prefix})
 endfunction()
 
 # pkg-config shall know Kaon from this tree alone; the compiler gets nothing but what it says.
@@ -36,4 +47,5 @@ function(use_with_pkg_config prefix)
   file(MAKE_DIRECTORY ${SCRATCH}/by_pkg_config)
   run(${COMPILER} -std=c++20 ${CONSUMER}/main.cpp -o ${SCRATCH}/by_pkg_config/consumer ${flags})
   run_consumer(${SCRATCH}/by_pkg_config/consumer ${prefix})
+  run_ranks(${SCRATCH}/by_pkg_config/consumer ${prefix})
 endfunction()
