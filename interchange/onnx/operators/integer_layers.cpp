@@ -119,7 +119,9 @@ bool are_dequantised(const Call& c) { return c.input(0).levels && c.input(1).lev
 
 }  // namespace
 
-bool computes_integers() { return IntegerScope::chosen().value_or(ops::multiplies_int8()); }
+bool computes_integers(int axes, int64_t groups) {
+  return IntegerScope::chosen().value_or(ops::multiplies_int8(axes, groups));
+}
 
 std::shared_ptr<const Levels> levels_of(const Call& c, int i, int scale, int zero, int axis) {
   if (!is_level(c.type(i)) || c.input(i).kind != Value::Kind::tensor) return nullptr;
@@ -138,12 +140,13 @@ std::shared_ptr<const Levels> levels_of(const Call& c, int i, int scale, int zer
 
 Layer integer_convolution(const Call& c, const std::shared_ptr<const Levels>& x, const std::shared_ptr<const Levels>& w,
                           const std::vector<double>& bias) {
-  if (!computes_integers() || !x || !w || x->scale.size() != 1 || x->zero.size() != 1) return nullptr;
+  if (!x || !w || x->scale.size() != 1 || x->zero.size() != 1) return nullptr;
   const Shape& data = shape_of(x->numbers);
   if (data.ndim() < 3 || data.ndim() > 5 || data.size() == 0) return nullptr;
   const std::optional<Filters> f = filters_of(*w, 0);
   if (!f) return nullptr;
   const ConvolutionCall call = convolution_call(c, x->numbers, w->known.shape(), double(x->zero[0]));
+  if (!computes_integers(data.ndim() - 2, call.op.num_group)) return nullptr;
   return layer_of(op::IntegerConv{.kernel = call.op.kernel,
                                   .stride = call.op.stride,
                                   .dilate = call.op.dilate,

@@ -107,10 +107,11 @@ Division divide(const ConvGeometry& g) {
   return {1, slices};
 }
 
-// Of int8_direct, whose slices are whole blocks of filters: these first, for every part reads all weights of a slice.
-Division divide_direct(const ConvGeometry& g) {
-  constexpr double enough = 1e7;                // operations of an item, some 25 us
-  constexpr int64_t cached = 262144, rows = 2;  // bytes of the data of a part, and results along the first axis
+// Of direct kernels, whose slices are whole blocks of filters: these first, for every part reads all weights of a
+// slice.
+Division divide_direct(const ConvGeometry& g, int64_t level) {
+  constexpr double enough = 1e7;                    // operations of an item, some 25 us
+  const int64_t cached = 262144 / level, rows = 2;  // levels of the data of a part, and results along the first axis
   const int64_t most = std::clamp<int64_t>(int64_t(g.flops_per_image() / enough), 1,
                                            std::max<int64_t>(8 / std::max<int64_t>(g.batch, 1), 1));
   Division d;
@@ -123,26 +124,31 @@ Division divide_direct(const ConvGeometry& g) {
 
 std::unique_ptr<Int8ConvSet> make_set(const ConvGeometry& g, bool is_signed) {
   auto set = std::make_unique<Int8ConvSet>();
-  set->is_direct = g.weights() > 0 && g.groups == 1 && g.axes == 2 && multiplies_int8() && has_int8_direct();
-  set->has_tiles = set->is_direct && has_int8_amx(Int8Patch(g));
-  const Division division = set->is_direct ? divide_direct(g) : divide(g);
-  set->g = g, set->is_signed = is_signed, set->slices = division.slices;
+  const bool is_exact = has_exact_products(dnnl::get_effective_cpu_isa());
+  if (g.weights() == 0) {
+    set->kernel = Int8Kernel::dots;
+  } else if (g.groups == 1 && g.axes == 2 && (!is_exact || has_int8_direct())) {
+    set->kernel = !is_exact ? Int8Kernel::pairs : has_int8_amx(Int8Patch(g)) ? Int8Kernel::tiles : Int8Kernel::quads;
+  } else if (!is_exact) {
+    set->kernel = Int8Kernel::dots;
+  }
+  set->g = g;
+  const Division division = set->is_direct() ? divide_direct(g, set->kernel == Int8Kernel::pairs ? 2 : 1) : divide(g);
+  set->is_signed = is_signed, set->slices = division.slices;
   set->g.out_channels /= division.slices;
   std::vector<ConvRows> rows = rows_of_parts(g, division.parts);
   if (rows.empty()) rows = {{0, g.out[0], 0, g.in[0], g.pad[0], g.pad[0]}};
-  if (set->is_direct) {
-    for (const ConvRows& r : rows) set->pieces.push_back({{}, r});
-    return set;
-  }
   Desc weights;
-  bool is_own = g.weights() == 0 || !multiplies_int8();
   for (const ConvRows& r : rows) {
     onednn::Primitive primitive;
-    if (!is_own) primitive = make_primitive(set->g, r, is_signed, weights);
-    is_own = is_own || !primitive;
+    if (set->kernel == Int8Kernel::onednn) {
+      primitive = make_primitive(set->g, r, is_signed, weights);
+      if (!primitive) set->kernel = Int8Kernel::dots;
+    }
     set->pieces.push_back({std::move(primitive), r});
   }
-  if (is_own) {
+  if (set->is_direct()) return set;
+  if (set->kernel == Int8Kernel::dots) {
     for (Int8Piece& piece : set->pieces) piece.run = {};
     set->patch = std::max<int64_t>(g.in_channels / g.groups * g.taps() + 31, 32) / 32 * 32;
   } else if (const Desc plain = plain_weights(set->g); plain != weights) {
@@ -198,24 +204,31 @@ void own_convolution(const Int8ConvSet& set, const ConvRows& rows, const T* imag
 // The levels whose sums int8_direct computes: int8 is moved to uint8, which packed weights make up for.
 constexpr uint8_t moved = 128;
 
-// The rows of an image with their border, channels innermost.
-void stage(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool in_rows, uint8_t* to) {
+// The rows of an image with their border, channels innermost, as uint8 or int16.
+template <class T>
+void stage(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool in_rows, T* to) {
+  constexpr bool is_wide = sizeof(T) > 1;
   const ConvGeometry& g = set.g;
   const int64_t channels = g.in_channels, width = g.in[1], line = width * channels, border = g.pad[1] * channels;
-  const uint8_t nothing = set.is_signed ? moved : 0;
-  const auto fill = [&](int64_t bytes) { std::memset(to, nothing, size_t(bytes)), to += bytes; };
+  const T nothing = set.is_signed && !is_wide ? moved : 0;
+  Scratch turned(is_wide && !in_rows ? size_t(line) : 0);
+  const auto fill = [&](int64_t levels) { to = std::fill_n(to, levels, nothing); };
   fill(rows.pad_before * (line + 2 * border));
   for (int64_t y = rows.in; y < rows.in + rows.in_rows; ++y) {
     fill(border);
-    if (in_rows) {
-      std::memcpy(to, x + y * line, size_t(line));
+    const uint8_t* from = x + y * line;
+    if (!in_rows) {
+      uint8_t* const row = is_wide ? turned.as<uint8_t>() : reinterpret_cast<uint8_t*>(to);
+      transpose_bytes(x + y * width, g.in_positions(), row, channels, channels, width);
+      from = row;
+    }
+    if (is_wide && set.is_signed) {
+      to = std::copy_n(reinterpret_cast<const int8_t*>(from), line, to);
+    } else if (!is_wide && set.is_signed) {
+      to = std::transform(from, from + line, to, [](uint8_t level) { return T(level ^ moved); });
     } else {
-      transpose_bytes(x + y * width, g.in_positions(), to, channels, channels, width);
+      to = from == static_cast<const void*>(to) ? to + line : std::copy_n(from, line, to);
     }
-    if (set.is_signed) {
-      for (int64_t i = 0; i < line; ++i) to[i] = uint8_t(to[i] ^ moved);
-    }
-    to += line;
     fill(border);
   }
   fill(rows.pad_after * (line + 2 * border));
@@ -232,19 +245,24 @@ int64_t whole_rows(int64_t width) {
 void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint8_t* x, bool in_rows,
                         const std::byte* packed, Int8Sums part, FunctionRef<void(const Int8Sums&)> finish) {
   const ConvGeometry& g = set.g;
-  const Int8Patch patch(g);
-  const int64_t together = set.has_tiles ? whole_rows(g.out[1]) : 60;  // positions
-  const bool in_place = in_rows && !set.is_signed && g.pad[0] == 0 && g.pad[1] == 0 && patch.length % 4 == 0;
+  const Int8Patch patch = set.direct_patch();
+  const bool has_tiles = set.kernel == Int8Kernel::tiles, has_pairs = set.kernel == Int8Kernel::pairs;
+  const int64_t together = has_tiles ? whole_rows(g.out[1]) : 60;  // positions
+  const bool in_place =
+      in_rows && !has_pairs && !set.is_signed && g.pad[0] == 0 && g.pad[1] == 0 && patch.length % 4 == 0;
   Scratch staged(in_place ? 0 : size_t((rows.pad_before + rows.in_rows + rows.pad_after) * patch.line + int8_overread));
   if (in_place) {
     x += rows.in * patch.line;
+  } else if (has_pairs) {
+    stage(set, rows, x, in_rows, staged.as<int16_t>());
   } else {
     stage(set, rows, x, in_rows, staged.as<uint8_t>());
     x = staged.as<uint8_t>();
   }
-  const auto* const start =
-      set.is_signed ? reinterpret_cast<const int32_t*>(packed + int8_packed_bytes(patch, g.out_channels)) : nullptr;
-  const int64_t block = set.has_tiles ? int8_amx_filters : int8_filters;
+  const auto* const start = set.is_signed && !has_pairs
+                                ? reinterpret_cast<const int32_t*>(packed + int8_packed_bytes(patch, g.out_channels))
+                                : nullptr;
+  const int64_t block = has_tiles ? int8_amx_filters : has_pairs ? int8_lanes : int8_filters;
   Int8Tiles tiles;
   Scratch sums(size_t(std::min(together, part.positions) * block) * 4);
   const int64_t first = part.first, positions = part.positions, channel = part.channel;
@@ -253,10 +271,13 @@ void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint
     part.channel = channel + f, part.channels = std::min(block, g.out_channels - f);
     for (int64_t at = 0; at < positions; at += together) {
       part.first = first + at, part.positions = std::min(together, positions - at);
-      if (set.has_tiles) {
+      if (has_tiles) {
         const bool fetch = at == 0 && f + 2 * block <= g.out_channels;
         int8_amx(tiles, patch, x, packed, g.out[1], at, part.positions, f, part.channels, fetch, start, part.sums,
                  part.channels);
+      } else if (has_pairs) {
+        int8_direct_pairs(patch, staged.as<int16_t>(), packed, g.out[1], at, part.positions, f, part.channels,
+                          part.sums, part.channels);
       } else {
         int8_direct(patch, x, packed, g.out[1], at, part.positions, f, part.channels, start, part.sums, part.channels);
       }
@@ -267,18 +288,24 @@ void direct_convolution(const Int8ConvSet& set, const ConvRows& rows, const uint
 
 }  // namespace
 
-bool multiplies_int8() { return has_exact_products(dnnl::get_effective_cpu_isa()); }
+bool multiplies_int8(int axes, int64_t groups) {
+  return (axes == 2 && groups == 1) || has_exact_products(dnnl::get_effective_cpu_isa());
+}
 
 std::string Int8ConvSet::implementation() const {
-  return has_tiles   ? "direct:avx512_amx"
-         : is_direct ? "direct:avx512_vnni"
-         : is_own()  ? "int16"
-                     : pieces[0].run.implementation();
+  switch (kernel) {
+    case Int8Kernel::onednn: return pieces[0].run.implementation();
+    case Int8Kernel::dots: return "int16";
+    case Int8Kernel::pairs: return "direct:int16";
+    case Int8Kernel::quads: return "direct:avx512_vnni";
+    case Int8Kernel::tiles: return "direct:avx512_amx";
+  }
+  return "";
 }
 
 size_t Int8ConvSet::slice_bytes() const {
-  if (is_direct) return line_aligned(int8_packed_bytes(Int8Patch(g), g.out_channels) + size_t(g.out_channels) * 4);
-  return is_own()   ? line_aligned(size_t(g.out_channels * patch) * 2)
+  if (is_direct()) return line_aligned(int8_packed_bytes(direct_patch(), g.out_channels) + size_t(g.out_channels) * 4);
+  return patch > 0  ? line_aligned(size_t(g.out_channels * patch) * 2)
          : to_inner ? line_aligned(to_inner.desc(1).get_size())
                     : size_t(g.weights());
 }
@@ -286,8 +313,12 @@ size_t Int8ConvSet::slice_bytes() const {
 void Int8ConvSet::pack(const int8_t* weights, std::byte* packed) const {
   const int64_t channels = g.in_channels / g.groups, taps = g.taps();
   for (int64_t s = 0; s < slices; ++s, weights += g.weights(), packed += slice_bytes()) {
-    if (is_direct) {
-      int8_pack(g, weights, has_tiles ? int8_lanes : int8_filters, packed);
+    if (kernel == Int8Kernel::pairs) {
+      int8_pack<int16_t>(g, weights, int8_lanes, packed);
+      continue;
+    }
+    if (is_direct()) {
+      int8_pack<int8_t>(g, weights, kernel == Int8Kernel::tiles ? int8_lanes : int8_filters, packed);
       auto* const start = reinterpret_cast<int32_t*>(packed + int8_packed_bytes(Int8Patch(g), g.out_channels));
       for (int64_t o = 0; o < g.out_channels; ++o) {
         const int8_t* const filter = weights + o * channels * taps;
@@ -295,7 +326,7 @@ void Int8ConvSet::pack(const int8_t* weights, std::byte* packed) const {
       }
       continue;
     }
-    if (!is_own()) {
+    if (kernel == Int8Kernel::onednn) {
       if (to_inner) {
         to_inner.run(weights, packed);
       } else {
@@ -339,7 +370,7 @@ void int8_convolution(KernelContext& c, const Int8ConvSet& set, const void* data
       const uint8_t* x = static_cast<const uint8_t*>(data) + image * channels * planes;
       const std::byte* const weights = packed + size_t(slice) * set.slice_bytes();
       const Int8Sums part{nullptr, image, rows.out * out_row, positions, slice * g.out_channels, g.out_channels};
-      if (set.is_direct) {
+      if (set.is_direct()) {
         direct_convolution(set, rows, x, in_rows, weights, part, finish);
         continue;
       }
@@ -351,7 +382,7 @@ void int8_convolution(KernelContext& c, const Int8ConvSet& set, const void* data
         x += rows.in * in_row * channels;
       }
       Scratch sums(size_t(positions * g.out_channels) * 4);
-      if (!set.is_own()) {
+      if (set.kernel == Int8Kernel::onednn) {
         piece.run.run(x, weights, sums.data());
       } else if (set.is_signed) {
         own_convolution(set, rows, reinterpret_cast<const int8_t*>(x), reinterpret_cast<const int16_t*>(weights),

@@ -1,6 +1,6 @@
 // Convolutions of int8 and uint8 with int8, summed exactly in int32. Where the processor sums four products at once
 // (VNNI): by our kernels of int8_direct.h and int8_amx.h where they have these sizes, else by oneDNN's. On other
-// processors by our own of int16, for there oneDNN bounds the sum of two products by int16.
+// processors by our own of int16: there oneDNN bounds the sum of two products by int16.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "kaon/ops/kernels/onednn.h"
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 #include "kaon/ops/nn/conv/kernels/conv_partition.h"
+#include "kaon/ops/quant/kernels/int8_direct.h"
 
 namespace kaon::ops {
 
@@ -19,6 +20,9 @@ struct Int8Piece {
   ConvRows rows;
 };
 
+// What sums: oneDNN's primitives; dot products of int16; int8_direct_pairs, int8_direct and int8_amx.
+enum class Int8Kernel : uint8_t { onednn, dots, pairs, quads, tiles };
+
 // What a convolution of these sizes needs to run. A dense layer is one of a single image whose rows are its positions.
 struct Int8ConvSet : KernelState {
   ConvGeometry g;                 // with the filters of a slice
@@ -26,19 +30,20 @@ struct Int8ConvSet : KernelState {
   int64_t slices = 1;             // parts of the filters, each with its own weights
   std::vector<Int8Piece> pieces;  // of each image
   onednn::Primitive to_inner;     // the weights of a slice into the primitives' layout
-  int64_t patch = 0;              // our kernel of int16: products per sum, rounded up to a multiple of 32
-  bool is_direct = false;         // by int8_direct
-  bool has_tiles = false;         // ... or int8_amx
+  Int8Kernel kernel = Int8Kernel::onednn;
+  int64_t patch = 0;  // of `dots`: products per sum, rounded up to a multiple of 32
 
-  bool is_own() const { return patch > 0; }
+  bool is_direct() const { return kernel >= Int8Kernel::pairs; }
+  Int8Patch direct_patch() const { return Int8Patch(g, kernel == Int8Kernel::pairs ? 2 : 1); }
   size_t slice_bytes() const;  // of packed weights
   // Packs the weights of all slices, int8 (filters, channels / groups, kernel...).
   void pack(const int8_t* weights, std::byte* packed) const;
   std::string implementation() const override;
 };
 
-// Whether the processor sums four products at once: elsewhere layers of floats are faster than these.
-bool multiplies_int8();
+// Whether such a layer is faster than one of floats: any where the processor sums four products at once, else one of
+// two axes and one group.
+bool multiplies_int8(int axes, int64_t groups);
 
 // The set for these sizes; from the plan node's slot or the cache.
 onednn::CacheHandle<Int8ConvSet> int8_conv_set(const KernelContext& c, const ConvGeometry& g, bool is_signed);

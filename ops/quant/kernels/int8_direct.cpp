@@ -11,40 +11,44 @@
 
 namespace kaon::ops {
 
-Int8Patch::Int8Patch(const ConvGeometry& g)
-    : line((g.in[1] + 2 * g.pad[1]) * g.in_channels),
+Int8Patch::Int8Patch(const ConvGeometry& g, int64_t level)
+    : line((g.in[1] + 2 * g.pad[1]) * g.in_channels * level),
       rows(g.kernel[0]),
       columns(g.dilate[1] == 1 ? 1 : g.kernel[1]),
-      length(g.kernel[1] / columns * g.in_channels),
+      length(g.kernel[1] / columns * g.in_channels * level),
       row_stride(g.dilate[0] * line),
-      column_stride(g.dilate[1] * g.in_channels),
+      column_stride(g.dilate[1] * g.in_channels * level),
       step_y(g.stride[0] * line),
-      step_x(g.stride[1] * g.in_channels) {}
+      step_x(g.stride[1] * g.in_channels * level) {}
 
 size_t int8_packed_bytes(const Int8Patch& patch, int64_t filters) {
   return size_t((filters + int8_lanes - 1) / int8_lanes * int8_lanes * patch.runs() * patch.quads() * 4);
 }
 
+template <class T>
 void int8_pack(const ConvGeometry& g, const int8_t* weights, int64_t block, std::byte* packed) {
-  const Int8Patch patch(g);
-  const int64_t taps = g.taps(), channels = g.in_channels, quads = patch.quads();
-  auto* to = reinterpret_cast<int8_t*>(packed);
+  constexpr int64_t together = 4 / int64_t(sizeof(T));
+  const Int8Patch patch(g, sizeof(T));
+  const int64_t taps = g.taps(), channels = g.in_channels, length = patch.length / int64_t(sizeof(T));
+  auto* to = reinterpret_cast<T*>(packed);
   for (int64_t begin = 0; begin < g.out_channels; begin += block) {
     const int64_t some = std::min(block, g.out_channels - begin);
     const int64_t lanes = (some + int8_lanes - 1) / int8_lanes * int8_lanes;
     for (int64_t run = 0; run < patch.runs(); ++run) {
       const int64_t tap = run * (taps / patch.runs());
-      for (int64_t quad = 0; quad < quads; ++quad) {
+      for (int64_t quad = 0; quad < patch.quads(); ++quad) {
         for (int64_t f = 0; f < lanes; ++f) {
           const int8_t* const from = weights + (begin + f) * channels * taps;
-          for (int64_t i = quad * 4; i < quad * 4 + 4; ++i) {
-            *to++ = f < some && i < patch.length ? from[i % channels * taps + tap + i / channels] : int8_t(0);
+          for (int64_t i = quad * together; i < (quad + 1) * together; ++i) {
+            *to++ = f < some && i < length ? from[i % channels * taps + tap + i / channels] : T(0);
           }
         }
       }
     }
   }
 }
+template void int8_pack<int8_t>(const ConvGeometry&, const int8_t*, int64_t, std::byte*);
+template void int8_pack<int16_t>(const ConvGeometry&, const int8_t*, int64_t, std::byte*);
 
 #if defined(__x86_64__)
 namespace {

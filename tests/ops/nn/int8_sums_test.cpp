@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "kaon/ops/quant/kernels/int8_amx.h"
@@ -27,25 +28,26 @@ ConvGeometry geometry(std::mt19937& rng) {
   return g;
 }
 
-// How many of 200 geometries the kernel has, all of them with the right sums.
-template <class Kernel>
+// How many of 200 geometries the kernel has, all of them with the right sums. T: of levels and packed weights.
+template <class T = int8_t, class Kernel>
 int agreeing(Kernel kernel, bool (*has)(const Int8Patch&), int64_t packed_by, int64_t block) {
+  using Level = std::conditional_t<sizeof(T) == 1, uint8_t, T>;
   std::mt19937 rng(1);
   int taken = 0;
   for (int i = 0; i < 200; ++i) {
     const ConvGeometry g = geometry(rng);
-    const Int8Patch patch(g);
+    const Int8Patch patch(g, sizeof(T));
     if (!has(patch)) continue;
     ++taken;
     const int64_t height = g.in[0] + 2 * g.pad[0];
-    std::vector<uint8_t> image(size_t(height * patch.line + int8_overread));
+    std::vector<Level> image(size_t(height * patch.line + int8_overread) / sizeof(T));
     std::vector<int8_t> weights(size_t(g.weights()));
     std::vector<int32_t> start(size_t(g.out_channels));
-    for (auto& x : image) x = uint8_t(rng());
+    for (auto& x : image) x = sizeof(T) == 1 ? Level(rng() % 256) : Level(int(rng() % 384) - 128);  // int8 and uint8
     for (auto& w : weights) w = int8_t(rng());
     for (auto& s : start) s = int32_t(rng() % 1000);
     std::vector<std::byte> packed(int8_packed_bytes(patch, g.out_channels));
-    int8_pack(g, weights.data(), packed_by, packed.data());
+    int8_pack<T>(g, weights.data(), packed_by, packed.data());
     const bool with_start = i % 2 == 0;
     const int64_t width = g.out[1], positions = g.out_positions();
     int64_t first = int64_t(rng()) % positions, count = 1 + int64_t(rng()) % (positions - first);
@@ -56,13 +58,14 @@ int agreeing(Kernel kernel, bool (*has)(const Int8Patch&), int64_t packed_by, in
       const int64_t filters = std::min(block, g.out_channels - f), stride = filters + 3;
       std::vector<int32_t> sums(size_t(count * stride), -7), expected = sums;
       for (int64_t p = 0; p < count; ++p) {
-        const uint8_t* const x = image.data() + (first + p) / width * patch.step_y + (first + p) % width * patch.step_x;
+        const int64_t at = (first + p) / width * patch.step_y + (first + p) % width * patch.step_x;
+        const Level* const x = image.data() + at / int64_t(sizeof(T));
         for (int64_t o = f; o < f + filters; ++o) {
           int32_t sum = with_start ? start[size_t(o)] : 0;
           for (int64_t t = 0; t < g.taps(); ++t) {
             const int64_t y = t / g.kernel[1] * g.dilate[0], column = t % g.kernel[1] * g.dilate[1];
             for (int64_t c = 0; c < g.in_channels; ++c) {
-              sum += x[y * patch.line + column * g.in_channels + c] *
+              sum += x[y * patch.line / int64_t(sizeof(T)) + column * g.in_channels + c] *
                      weights[size_t((o * g.in_channels + c) * g.taps() + t)];
             }
           }
@@ -85,6 +88,18 @@ TEST_CASE("int8 sums: by instructions that sum four products") {
   } else {
     WARN("this processor does not have them");
   }
+}
+
+TEST_CASE("int8 sums: by instructions that sum two products of int16") {
+  const auto kernel = [](const Int8Patch& patch, const int16_t* image, const std::byte* packed, int64_t width,
+                         int64_t first, int64_t count, int64_t f, int64_t filters, const int32_t* start, int32_t* sums,
+                         int64_t stride) {
+    int8_direct_pairs(patch, image, packed, width, first, count, f, filters, sums, stride);
+    for (int64_t i = 0; start && i < count * filters; ++i)
+      sums[i / filters * stride + i % filters] += start[f + i % filters];
+  };
+  const auto always = [](const Int8Patch&) { return true; };
+  CHECK(agreeing<int16_t>(kernel, always, int8_lanes, int8_lanes) == 200);
 }
 
 TEST_CASE("int8 sums: by tiles") {
