@@ -85,6 +85,16 @@ void check_dtype(const char* name, DType dtype, Reduce op, bool on_gpus) {
     throw TypeError(fmt::format("[{}] NCCL has no arithmetic on {}: copy the array to the CPU", name, name_of(dtype)));
   }
 }
+// Before a call that writes to x.
+void check_writable(const char* name, const NDArray& x) {
+  const auto& annotation = x.node().annotation;
+  if (engine::thread_context().recording && annotation && annotation->is_recorded()) {
+    throw StateError(
+        fmt::format("[{}] writing in place to an array that is part of a recorded computation; call it "
+                    "outside of autograd::record, or give x.detach().copy()",
+                    name));
+  }
+}
 // Between GPUs where the arrays are there. A rank alone copies.
 void push(Driver& d, Call call, const NDArray& in, const NDArray& out, const OpLabel& label) {
   call.on_gpus = out.device().type == DeviceType::gpu;
@@ -121,6 +131,7 @@ NDArray Communicator::all_reduce(const NDArray& x, Reduce op, std::source_locati
 
 void Communicator::all_reduce_in_place(const NDArray& x, Reduce op, std::source_location site) const {
   Driver& d = driver();
+  check_writable("all_reduce", x);
   check_dtype("all_reduce", x.dtype(), op, check_array("all_reduce", x, d));
   push(d, {.kind = Kind::all_reduce, .op = op, .dtype = x.dtype(), .count = x.size()}, x, x, {"all_reduce", site});
   if (op == Reduce::mean) NDArray(x) *= 1.0 / d.size();
@@ -128,6 +139,7 @@ void Communicator::all_reduce_in_place(const NDArray& x, Reduce op, std::source_
 
 void Communicator::all_reduce_by_priority(const NDArray& x, int priority, Reduce op, std::source_location site) const {
   Driver& d = driver();
+  check_writable("all_reduce", x);
   check_dtype("all_reduce", x.dtype(), op, check_array("all_reduce", x, d));
   push(d, {.kind = Kind::all_reduce, .op = op, .dtype = x.dtype(), .priority = priority, .count = x.size()}, x, x,
        {"all_reduce", site});
@@ -229,6 +241,7 @@ void check_other(const char* name, int rank, const Driver& d) {
 
 void Communicator::broadcast(const NDArray& x, int root, std::source_location site) const {
   Driver& d = driver();
+  check_writable("broadcast", x);
   check_array("broadcast", x, d);
   check_rank("broadcast", root, d.size());
   push(d, {.kind = Kind::broadcast, .dtype = x.dtype(), .peer = root, .count = x.size()}, x, x, {"broadcast", site});
@@ -285,7 +298,7 @@ Communicator mpi(const Options& options) {
   std::unique_ptr<Group> group = backend.world();
   auto world = std::make_shared<World>(options);
   world->begin_watch(*group);
-  p.driver = Driver::start(world, std::move(group), 1);
+  p.driver = Driver::start(world, std::move(group), Driver::all_ranks);
   p.world = std::move(world);
   std::atexit(end_process);
   return Communicator(p.driver);

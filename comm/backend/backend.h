@@ -2,6 +2,7 @@
 // library of Kaon's that is opened on demand.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +16,11 @@
 namespace kaon::comm {
 
 enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, exchange, send, recv, barrier, split };
+constexpr const char* name_of(Kind kind) {
+  constexpr std::array<const char*, 9> names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "exchange",
+                                             "send",       "recv",           "barrier",    "split"};
+  return names[size_t(kind)];
+}
 
 // One call of the communicator. `count` elements: of all_reduce, broadcast and exchange of each array, of
 // reduce_scatter of the result, of all_gather of what a rank gives.

@@ -330,7 +330,7 @@ void Driver::loop() {
     }
     if (running.pending && running.call.kind == Kind::send) {
       running_ = nullptr;
-      sends_.push_back({running.op, std::move(running.pending)});
+      sends_.push_back({running.op, running.call.peer, running_since_, std::move(running.pending)});
       continue;
     }
     if (running.call.on_gpus && running.failure && is_comm_error(running.failure)) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ namespace kaon::comm {
 // its result undone. Thread safety: any thread, but the order of push() is that of the calls.
 class Driver : public std::enable_shared_from_this<Driver> {
  public:
+  static constexpr uint64_t all_ranks = 1;  // the id of the communicator of all
   // Starts the thread, which ends when the last copy of the result is gone and no call is left. `id`: the same on all
   // ranks of the communicator, and no other's.
   static std::shared_ptr<Driver> start(std::shared_ptr<World> world, std::unique_ptr<Group> group, uint64_t id);
@@ -51,7 +53,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void fail(const std::string& text) noexcept;  // every call that has not ended fails, and later ones
   Progress progress() const;
   std::string differs(int rank, const Progress& other) const;
-  bool waits_for_long() const;
+  // Whether a call has been running for long that needs one of the ranks that have ended their program: `gone`, as they
+  // are numbered among all.
+  bool waits_for(const std::set<int>& gone) const;
+  std::optional<Waiting> waiting(std::chrono::steady_clock::duration least) const;
   std::vector<LongCall> long_calls(std::chrono::steady_clock::duration least) const;
   bool has_begun(uint64_t communicator, uint64_t place) const;
   void look_at_gpu();  // reports what has gone wrong with calls that run on the GPU
@@ -149,6 +154,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   uint64_t begun_ = 0, hash_ = 0;  // collectives: sends and receives are not everyone's
   struct Send {
     engine::OpNode* op;
+    int peer;
+    std::chrono::steady_clock::time_point since;
     std::unique_ptr<Pending> sending;
   };
   std::vector<Send> sends_;
@@ -164,7 +171,6 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
 // "all_reduce (sum) of 6 elements of float32"
 std::string describe(const Call& call);
-const char* name_of(Kind kind);
 // `before`, and what must be the same of the call on every rank. FNV-1a.
 uint64_t hash_of(uint64_t before, const Call& call);
 

@@ -9,6 +9,7 @@
 namespace kaon::comm {
 
 void World::begin_watch(Group& group) {
+  size_ = group.size();
   local_rank_ = group.local_rank();
   watch_ = std::make_unique<Watch>(
       group, options,
@@ -31,9 +32,9 @@ void World::begin_watch(Group& group) {
                 return std::string();
               },
           .waits =
-              [this] {
+              [this](const std::set<int>& gone) {
                 const auto all = drivers();
-                return std::any_of(all.begin(), all.end(), [](const auto& d) { return d->waits_for_long(); });
+                return std::any_of(all.begin(), all.end(), [&](const auto& d) { return d->waits_for(gone); });
               },
           .long_calls =
               [this](auto least) {
@@ -48,6 +49,14 @@ void World::begin_watch(Group& group) {
                 const auto all = drivers();
                 return std::any_of(all.begin(), all.end(),
                                    [&](const auto& d) { return d->has_begun(communicator, place); });
+              },
+          .waiting =
+              [this](auto least) {
+                std::vector<Waiting> all;
+                for (const auto& d : drivers()) {
+                  if (std::optional<Waiting> w = d->waiting(least)) all.push_back(std::move(*w));
+                }
+                return all;
               },
       });
 }

@@ -19,6 +19,7 @@ class World {
   explicit World(const Options& options) : options(options) {}
   const Options options;
   void begin_watch(Group& group);
+  int size() const { return size_; }
   void add(const std::shared_ptr<Driver>& driver);
   std::string failure() const;  // empty while all is well
   void report(const std::string& failure);
@@ -36,7 +37,7 @@ class World {
   std::string failure_;
   std::vector<std::weak_ptr<Driver>> drivers_;
   std::unique_ptr<Watch> watch_;
-  int local_rank_ = 0;
+  int size_ = 1, local_rank_ = 0;
   std::atomic<bool> has_ended_{false};
 };
 

@@ -3,15 +3,17 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
+#include <functional>
 #include <memory>
-#include <new>
+#include <type_traits>
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/mpi/check.h"
 #include "kaon/comm/mpi/ring.h"
+#include "kaon/comm/mpi/short_sum.h"
+#include "kaon/comm/mpi/tags.h"
 #include "kaon/comm/mpi/transport.h"
 #include "kaon/engine/block_pool.h"
 #include "kaon/ops/half.h"
@@ -21,7 +23,6 @@ namespace {
 
 // MPI counts in int: longer arrays go in pieces.
 constexpr int64_t most_elements = int64_t(1) << 30;
-constexpr int exchange_tag = 1;  // sends have 0
 
 MPI_Datatype type_of(DType dtype) {
   switch (dtype) {
@@ -42,13 +43,14 @@ MPI_Datatype type_of(DType dtype) {
   throw CommError("[mpi] unknown dtype");
 }
 
-// MPI has no arithmetic on halves.
+// MPI has no arithmetic on halves, and does not say which of a number and NaN is the larger one. Here NaN stays.
 template <class T, Reduce op>
-void reduce_halves(void* in, void* in_out, int* count, MPI_Datatype*) {
+void reduce_numbers(void* in, void* in_out, int* count, MPI_Datatype*) {
+  using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
   const T* a = static_cast<const T*>(in);
   T* b = static_cast<T*>(in_out);
   for (int i = 0; i < *count; ++i) {
-    const float x = float(a[i]), y = float(b[i]);
+    const Wide x = Wide(a[i]), y = Wide(b[i]);
     if constexpr (op == Reduce::sum) b[i] = T(x + y);
     if constexpr (op == Reduce::prod) b[i] = T(x * y);
     if constexpr (op == Reduce::min) b[i] = x < y || x != x ? a[i] : b[i];
@@ -58,13 +60,12 @@ void reduce_halves(void* in, void* in_out, int* count, MPI_Datatype*) {
 
 class Operations {
  public:
-  Operations() {
-    make<float16>(0);
-    make<bfloat16>(4);
-  }
   MPI_Op get(Reduce op, DType dtype) const {
-    if (dtype == DType::float16) return halves_[index(op)];
-    if (dtype == DType::bfloat16) return halves_[4 + index(op)];
+    const bool compares = op == Reduce::min || op == Reduce::max;
+    if (dtype == DType::float16) return of_float16_.get(op);
+    if (dtype == DType::bfloat16) return of_bfloat16_.get(op);
+    if (dtype == DType::float32 && compares) return of_float32_.get(op);
+    if (dtype == DType::float64 && compares) return of_float64_.get(op);
     switch (op) {
       case Reduce::sum:
       case Reduce::mean: return MPI_SUM;  // the communicator divides
@@ -76,16 +77,24 @@ class Operations {
   }
 
  private:
-  static size_t index(Reduce op) {
-    return op == Reduce::sum || op == Reduce::mean ? 0 : op == Reduce::min ? 1 : op == Reduce::max ? 2 : 3;
-  }
   template <class T>
-  void make(size_t first) {
-    MPI_User_function* const functions[] = {reduce_halves<T, Reduce::sum>, reduce_halves<T, Reduce::min>,
-                                            reduce_halves<T, Reduce::max>, reduce_halves<T, Reduce::prod>};
-    for (size_t i = 0; i < 4; ++i) check(MPI_Op_create(functions[i], 1, &halves_[first + i]), "mpi");
-  }
-  MPI_Op halves_[8];
+  struct Own {
+    Own() {
+      make(sum, reduce_numbers<T, Reduce::sum>);
+      make(min, reduce_numbers<T, Reduce::min>);
+      make(max, reduce_numbers<T, Reduce::max>);
+      make(prod, reduce_numbers<T, Reduce::prod>);
+    }
+    static void make(MPI_Op& op, MPI_User_function* function) { check(MPI_Op_create(function, 1, &op), "mpi"); }
+    MPI_Op get(Reduce op) const {
+      return op == Reduce::min ? min : op == Reduce::max ? max : op == Reduce::prod ? prod : sum;
+    }
+    MPI_Op sum, min, max, prod;
+  };
+  Own<float16> of_float16_;
+  Own<bfloat16> of_bfloat16_;
+  Own<float> of_float32_;
+  Own<double> of_float64_;
 };
 const Operations& operations() {
   static const Operations* const all = new Operations;
@@ -97,12 +106,11 @@ class Requests final : public Pending, public engine::Pooled {
  public:
   explicit Requests(const char* name) : name_(name) {}
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  // The latest of them receives this number of elements.
-  void expect(int count, MPI_Datatype type, int from) {
+  // The latest of them receives this number of elements, of a call like this one, from the call's peer.
+  void expect(const Call& call, int count) {
     counts_.resize(requests_.size(), -1);
     counts_.back() = count;
-    type_ = type;
-    from_ = from;
+    call_ = call;
   }
   bool has_ended() override {
     // OpenMPI 4 makes progress with its collectives at every eighth look only.
@@ -112,160 +120,81 @@ class Requests final : public Pending, public engine::Pooled {
     for (int i = 0; i < looks && !done; ++i) {
       const int code = MPI_Testall(int(requests_.size()), requests_.data(), &done, statuses_.data());
       if (code == MPI_SUCCESS) continue;
-      for (const MPI_Status& s : statuses_) {
-        if (code == MPI_ERR_IN_STATUS && s.MPI_ERROR != MPI_ERR_PENDING) check(s.MPI_ERROR, name_);
+      for (size_t k = 0; k < statuses_.size(); ++k) {
+        const int error = code == MPI_ERR_IN_STATUS ? statuses_[k].MPI_ERROR : MPI_ERR_PENDING;
+        if (error == MPI_ERR_PENDING) continue;
+        int kind = MPI_SUCCESS;
+        MPI_Error_class(error, &kind);
+        if (kind == MPI_ERR_TRUNCATE && k < counts_.size() && counts_[k] >= 0)
+          fail_received(statuses_[k], counts_[k], "more");
+        check(error, name_);
       }
       check(code, name_);
     }
     for (size_t i = 0; done && i < counts_.size(); ++i) {
-      int got = 0;
-      if (counts_[i] < 0) continue;
-      check(MPI_Get_count(&statuses_[i], type_, &got), name_);
-      if (got != counts_[i])
-        throw CommError(fmt::format("[{}] expected {} elements from rank {}, got {}", name_, counts_[i], from_, got));
+      if (counts_[i] >= 0) check_received(statuses_[i], counts_[i]);
     }
     return done != 0;
   }
 
  private:
+  // Whether it is what the other rank was to send.
+  void check_received(const MPI_Status& status, int expected) const {
+    int bytes = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &bytes), name_);
+    const int count = bytes / int(size_of(tags::has_room() ? tags::dtype_of(status.MPI_TAG) : call_.dtype));
+    if (count != expected || (tags::has_room() && status.MPI_TAG != tags::of_peer(call_))) {
+      fail_received(status, expected, std::to_string(count));
+    }
+  }
+  [[noreturn]] void fail_received(const MPI_Status& status, int expected, const std::string& got) const {
+    std::string what = got;
+    if (tags::has_room()) {
+      what += fmt::format(" of {}, by its {}", name_of(tags::dtype_of(status.MPI_TAG)),
+                          name_of(tags::kind_of(status.MPI_TAG)));
+    }
+    throw CommError(fmt::format("[{}] expected {} elements of {} from rank {}, got {}", name_, expected,
+                                name_of(call_.dtype), call_.peer, what));
+  }
+
   const char* const name_;
   engine::PooledVector<MPI_Request> requests_;
   engine::PooledVector<MPI_Status> statuses_;
   engine::PooledVector<int> counts_;  // -1: not one that receives
-  MPI_Datatype type_ = MPI_BYTE;
-  int from_ = 0;
+  Call call_;
 };
 
-// What a rank does for a short all_reduce, by recursive doubling: in each step the ranks whose numbers differ in one
-// bit exchange what they have so far. Ranks beyond the last power of two give theirs to a neighbour first and get the
-// result from it in the end. (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in
-// MPICH, 2005.) MPI_Iallreduce would do, but OpenMPI 4 makes progress with it at every eighth look only, and where
-// ranks share a core each look may take a turn of the scheduler's.
-struct ShortSteps {
-  static constexpr int64_t most_bytes = 64 << 10;  // times the number of steps
-  enum class Kind : uint8_t { exchange, give, add, get };
-  struct Step {
-    int peer;
-    Kind kind;
-  };
-
-  ShortSteps(int rank, int size) {
-    const int rest = size - int(std::bit_floor(unsigned(size))), own = rank < 2 * rest ? rank / 2 : rank - rest;
-    const bool is_paired = rank < 2 * rest;
-    if (is_paired && rank % 2 == 0) {
-      steps = {{rank + 1, Kind::give}, {rank + 1, Kind::get}};
-    } else {
-      if (is_paired) steps.push_back({rank - 1, Kind::add});
-      for (int bit = 1; bit < size - rest; bit *= 2) {
-        const int peer = own ^ bit;
-        steps.push_back({peer < rest ? 2 * peer + 1 : peer + rest, Kind::exchange});
-      }
-      if (is_paired) steps.push_back({rank - 1, Kind::give});
-    }
-    longest = most_bytes / std::max(1, int(std::bit_width(unsigned(size) - 1)));
-  }
-
-  std::vector<Step> steps;
-  int64_t longest;                                                // the bytes of an array that is short
-  std::unique_ptr<std::byte[]> other{new std::byte[most_bytes]};  // another rank's part
-  std::unique_ptr<std::byte[]> spare;                             // the memory of the call that has ended last
-};
-
-// AddressSanitizer is to see every life of a call.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool sees_every_life = true;
-#elif defined(__has_feature)
-constexpr bool sees_every_life = __has_feature(address_sanitizer);
-#else
-constexpr bool sees_every_life = false;
-#endif
-
-class ShortAllReduce final : public Pending {
+// A broadcast, after the ranks have agreed on the root and the sizes: a rank that takes itself for the root would not
+// wait for anything.
+class Broadcast final : public Pending {
  public:
-  ShortAllReduce(const Call& call, std::shared_ptr<ShortSteps> all, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-                 int rank)
-      : all_(std::move(all)),
-        out_(static_cast<std::byte*>(call.out)),
-        count_(int(call.count)),
-        bytes_(int(call.count * int64_t(size_of(call.dtype)))),
-        type_(type),
-        op_(op),
-        comm_(comm),
-        rank_(rank) {
-    if (call.in != call.out && bytes_ > 0) std::memcpy(out_, call.in, size_t(bytes_));
+  Broadcast(const Call& call, const std::shared_ptr<ShortSteps>& steps, MPI_Comm comm, int rank,
+            std::unique_ptr<Requests> all, std::function<void(Requests&)> begin)
+      : numbers_{call.peer, -call.peer, call.count, -call.count}, all_(std::move(all)), begin_(std::move(begin)) {
+    const Call least{.kind = Kind::all_reduce,
+                     .op = Reduce::min,
+                     .dtype = DType::int64,
+                     .count = int64_t(std::size(numbers_)),
+                     .in = numbers_,
+                     .out = numbers_};
+    agreed_.reset(new (*steps) ShortAllReduce(least, steps, MPI_INT64_T, MPI_MIN, comm, rank, tags::of(call)));
   }
-  // A group's calls follow each other: each takes the memory of the one before.
-  static void* operator new(size_t bytes, ShortSteps& all) {
-    return all.spare ? all.spare.release() : new std::byte[bytes];
-  }
-  static void operator delete(void* memory, ShortSteps&) { delete[] static_cast<std::byte*>(memory); }
-  static void operator delete(ShortAllReduce* call, std::destroying_delete_t) {
-    const std::shared_ptr<ShortSteps> all = call->all_;
-    call->~ShortAllReduce();
-    auto* const memory = reinterpret_cast<std::byte*>(call);
-    if constexpr (sees_every_life) delete[] memory;
-    else all->spare.reset(memory);
-  }
-
   bool has_ended() override {
-    for (; at_ < all_->steps.size(); ++at_, has_begun_ = false) {
-      const auto [peer, kind] = all_->steps[at_];
-      if (!has_begun_) begin(peer, kind);
-      int done = 0;
-      MPI_Status states[2];
-      check(MPI_Testall(2, requests_, &done, states), "all_reduce");
-      if (!done) return false;
-      if (kind == Kind::give) continue;
-      // A rank that has sent another number of bytes has called something else, which the watch will find.
-      if (!is_counted_) MPI_Get_count(&states[0], MPI_BYTE, &got_), is_counted_ = true;
-      if (got_ != bytes_) return false;
-      if (kind == Kind::get) {
-        copy_other();
-      } else {
-        reduce(peer);
-      }
+    if (agreed_) {
+      if (!agreed_->has_ended()) return false;
+      // Ranks that differ wait for the watch.
+      if (numbers_[0] != -numbers_[1] || numbers_[2] != -numbers_[3]) return false;
+      agreed_.reset();
+      begin_(*all_);
     }
-    return true;
+    return all_->has_ended();
   }
 
  private:
-  using Kind = ShortSteps::Kind;
-
-  void begin(int peer, Kind kind) {
-    constexpr int tag = 1;  // a program's own sends have 0
-    requests_[0] = requests_[1] = MPI_REQUEST_NULL;
-    is_counted_ = false;
-    has_begun_ = true;
-    if (kind != Kind::give) {
-      check(MPI_Irecv(all_->other.get(), int(ShortSteps::most_bytes), MPI_BYTE, peer, tag, comm_, &requests_[0]),
-            "all_reduce");
-    }
-    if (kind == Kind::give || kind == Kind::exchange) {
-      check(MPI_Isend(out_, bytes_, MPI_BYTE, peer, tag, comm_, &requests_[1]), "all_reduce");
-    }
-  }
-  void copy_other() {
-    if (bytes_ > 0) std::memcpy(out_, all_->other.get(), size_t(bytes_));
-  }
-  // The lower rank's first: the same bits on both sides, also of NaN.
-  void reduce(int peer) {
-    std::byte *first = out_, *second = all_->other.get();
-    if (peer < rank_) std::swap(first, second);
-    check(MPI_Reduce_local(first, second, count_, type_, op_), "all_reduce");  // to the second one
-    if (second != out_) copy_other();
-  }
-
-  const std::shared_ptr<ShortSteps> all_;
-  std::byte* const out_;
-  const int count_, bytes_;
-  const MPI_Datatype type_;
-  const MPI_Op op_;
-  const MPI_Comm comm_;
-  const int rank_;
-  size_t at_ = 0;
-  bool has_begun_ = false;
-  int got_ = 0, is_counted_ = false;
-  MPI_Request requests_[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  int64_t numbers_[4];
+  std::unique_ptr<Pending> agreed_;
+  std::unique_ptr<Requests> all_;
+  std::function<void(Requests&)> begin_;
 };
 
 class MpiGroup final : public Group {
@@ -291,11 +220,12 @@ class MpiGroup final : public Group {
   std::unique_ptr<Pending> begin(const Call& c) override {
     const MPI_Datatype type = type_of(c.dtype);
     const int64_t bytes = int64_t(size_of(c.dtype));
+    const int tag = tags::own(c);
     switch (c.kind) {
       case Kind::all_reduce: {
         const MPI_Op op = operations().get(c.op, c.dtype);
         if (c.count * bytes <= short_->longest) {
-          return std::unique_ptr<Pending>(new (*short_) ShortAllReduce(c, short_, type, op, comm_, rank_));
+          return std::unique_ptr<Pending>(new (*short_) ShortAllReduce(c, short_, type, op, comm_, rank_, tag));
         }
         // Of many ranks: the way round all of them is long.
         if (c.count * bytes < least_ring_bytes * size_) {
@@ -304,7 +234,7 @@ class MpiGroup final : public Group {
           check(MPI_Iallreduce(in, c.out, int(c.count), type, op, comm_, sum->add()), "all_reduce");
           return sum;
         }
-        return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, lane_of(c));
+        return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, tags::of(c), lane_of(c));
       }
       case Kind::reduce_scatter:
       case Kind::all_gather: {
@@ -314,35 +244,33 @@ class MpiGroup final : public Group {
           parts_.assign(size_t(size_), c.count);
         }
         const MPI_Op op = c.kind == Kind::reduce_scatter ? operations().get(c.op, c.dtype) : MPI_OP_NULL;
-        return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, lane_of(c));
+        return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, tags::of(c), lane_of(c));
       }
       case Kind::broadcast: {
-        auto all = std::make_unique<Requests>("broadcast");
-        in_pieces(c.count, [&](int64_t at, int n) {
-          check(MPI_Ibcast(byte(c.out, at * bytes), n, type, c.peer, comm_, all->add()), "broadcast");
-        });
-        return all;
+        auto begin = [this, type, bytes, count = c.count, data = c.out, root = c.peer](Requests& all) {
+          in_pieces(count, [&](int64_t at, int n) {
+            check(MPI_Ibcast(byte(data, at * bytes), n, type, root, comm_, all.add()), "broadcast");
+          });
+        };
+        return std::make_unique<Broadcast>(c, short_, comm_, rank_, std::make_unique<Requests>("broadcast"), begin);
       }
       case Kind::exchange: {
         auto both = std::make_unique<Requests>("exchange");
         in_pieces(c.count, [&](int64_t at, int n) {
-          check(MPI_Irecv(byte(c.out, at * bytes), n, type, c.peer, exchange_tag, comm_, both->add()), "exchange");
-          check(MPI_Isend(byte(c.in, at * bytes), n, type, c.peer, exchange_tag, comm_, both->add()), "exchange");
+          receive(*both, c, at, n);
+          check(MPI_Isend(byte(c.in, at * bytes), n, type, c.peer, tag, comm_, both->add()), "exchange");
         });
         return both;
       }
       case Kind::recv: {
         auto got = std::make_unique<Requests>("recv");
-        in_pieces(c.count, [&](int64_t at, int n) {
-          check(MPI_Irecv(byte(c.out, at * bytes), n, type, c.peer, 0, comm_, got->add()), "recv");
-          got->expect(n, type, c.peer);
-        });
+        in_pieces(c.count, [&](int64_t at, int n) { receive(*got, c, at, n); });
         return got;
       }
       case Kind::send: {
         auto sent = std::make_unique<Requests>("send");
         in_pieces(c.count, [&](int64_t at, int n) {
-          check(MPI_Isend(byte(c.in, at * bytes), n, type, c.peer, 0, comm_, sent->add()), "send");
+          check(MPI_Isend(byte(c.in, at * bytes), n, type, c.peer, tag, comm_, sent->add()), "send");
         });
         return sent;
       }
@@ -376,6 +304,13 @@ class MpiGroup final : public Group {
   }
 
  private:
+  // What the peer sends next, whatever it is: Requests checks it.
+  void receive(Requests& requests, const Call& c, int64_t at, int n) {
+    check(MPI_Irecv(byte(c.out, at * int64_t(size_of(c.dtype))), n, type_of(c.dtype), c.peer, MPI_ANY_TAG, comm_,
+                    requests.add()),
+          name_of(c.kind));
+    requests.expect(c, n);
+  }
   // A call with a priority gets one that none of those has that may be under way.
   int lane_of(const Call& c) { return c.priority ? 1 + int(by_priority_++ % most_together) : 0; }
   const std::shared_ptr<RingMemory>& free_memory() {

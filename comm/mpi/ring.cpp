@@ -9,7 +9,7 @@
 namespace kaon::comm {
 
 namespace {
-// MPI promises tags below 32768; others have 0 and 1. A lane has an even number, and more than pieces under way.
+// Other messages have 0 and 1. A lane has an even number, and more than pieces under way.
 constexpr int first_tag = 2, num_tags = (1 << 14) / Ring::lanes / 2 * 2;
 constexpr int64_t alignment = 64;
 
@@ -20,7 +20,7 @@ int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit;
 }  // namespace
 
 Ring::Ring(const Call& call, std::span<const int64_t> part_elements, std::shared_ptr<RingMemory> memory,
-           MPI_Datatype type, MPI_Op op, MPI_Comm comm, int rank, int size, int lane)
+           MPI_Datatype type, MPI_Op op, MPI_Comm comm, int rank, int size, int tag, int lane)
     : all_(std::move(memory)),
       call_(call),
       element_bytes_(int64_t(size_of(call.dtype))),
@@ -29,7 +29,7 @@ Ring::Ring(const Call& call, std::span<const int64_t> part_elements, std::shared
       comm_(comm),
       rank_(rank),
       size_(size),
-      first_tag_(first_tag + lane * num_tags),
+      first_tag_(tag + first_tag + lane * num_tags),
       first_hop_(call.kind == Kind::all_gather ? size - 1 : 0),
       end_hop_(call.kind == Kind::reduce_scatter ? size - 1 : 2 * (size - 1)) {
   RingMemory& m = *all_;

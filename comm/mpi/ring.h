@@ -51,9 +51,10 @@ class Ring final : public Pending, public engine::Pooled {
  public:
   // `part_elements`: of each rank, for reduce_scatter and all_gather. The call's memory holds all of them, or this
   // rank's, one after another.
-  // lane: of rings that are under way at a time, one each, the same on all ranks; below `lanes`.
+  // tag: what is added to those of its messages, 2 to 16,385. lane: of rings that are under way at a time, one each,
+  // the same on all ranks; below `lanes`.
   Ring(const Call& call, std::span<const int64_t> part_elements, std::shared_ptr<RingMemory> memory, MPI_Datatype type,
-       MPI_Op op, MPI_Comm comm, int rank, int size, int lane);
+       MPI_Op op, MPI_Comm comm, int rank, int size, int tag, int lane);
   static constexpr int lanes = int(Group::most_together) + 1;
   bool has_ended() override;
   uint64_t progress() const override { return hops_; }

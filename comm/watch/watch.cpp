@@ -29,8 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// asks: which ranks have begun a call; begun: that one has.
-enum class MessageKind : uint32_t { sign, failure, goodbye, asks, begun };
+// asks: which ranks have begun a call; begun: that one has. waiting: a rank's call that waits.
+enum class MessageKind : uint32_t { sign, failure, goodbye, asks, begun, waiting };
 
 // A message: its kind, the length of what follows, and that.
 struct Header {
@@ -251,6 +251,16 @@ struct Watch::Impl {
         else note_begun(call, who);
         return;
       }
+      case MessageKind::waiting: {
+        std::istringstream words(n.body);
+        uint64_t number = 0;
+        Waiting w;
+        words >> number >> w.communicator >> w.begun >> w.rank >> w.peer;
+        words.get();
+        std::getline(words, w.call);
+        note_waiting(number, w);
+        return;
+      }
     }
   }
 
@@ -287,6 +297,30 @@ struct Watch::Impl {
       return fail(fmt::format("call {}, {}, has not come to its end on rank {} for {} ms, although all ranks are in it",
                               c.place - 1, c.call, rank,
                               std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count()));
+    }
+  }
+
+  // --- calls that wait for each other
+
+  // Every rank hears of it; again at each sign of life, as long as it waits.
+  void note_waiting(uint64_t number, const Waiting& w) {
+    Heard& heard = waiting[{w.communicator, w.rank}];
+    if (number <= heard.number) return;
+    heard = {number, w, Clock::now()};
+    tell(MessageKind::waiting,
+         fmt::format("{} {} {} {} {} {}", number, w.communicator, w.begun, w.rank, w.peer, w.call));
+  }
+  void look_at_waiting(Clock::time_point now) {
+    for (const Waiting& own : callbacks.waiting(timeout / 2)) {
+      note_waiting(++tick_number, own);
+      if (own.peer < 0) continue;
+      const auto other = waiting.find({own.communicator, own.peer});
+      // Heard since this rank's own call waits: both have waited at one time.
+      if (other == waiting.end() || now - other->second.when > 3 * interval()) continue;
+      const Waiting& theirs = other->second.what;
+      if (!own.waits_for_each_other(theirs)) continue;
+      return fail(fmt::format("rank {} and rank {} wait for each other: the one in {}, the other in {}", own.rank,
+                              theirs.rank, own.call, theirs.call));
     }
   }
 
@@ -334,7 +368,8 @@ struct Watch::Impl {
                        std::chrono::duration_cast<std::chrono::milliseconds>(now - n->last_seen).count()));
     }
     if (!has_failed) look_at_long_calls(now);
-    if (!gone.empty() && !has_failed && callbacks.waits()) {
+    if (!has_failed) look_at_waiting(now);
+    if (!has_failed && callbacks.waits(gone)) {
       fail(fmt::format("rank {} has ended its program", *gone.begin()));
     }
     timer.expires_after(interval());
@@ -366,6 +401,13 @@ struct Watch::Impl {
     Clock::time_point all_since{};
   };
   std::map<CallKey, Asked> asked;
+  struct Heard {
+    uint64_t number = 0;
+    Waiting what;
+    Clock::time_point when{};
+  };
+  std::map<std::pair<uint64_t, int>, Heard> waiting;  // by communicator and rank
+  uint64_t tick_number = 0;
   std::promise<bool>* leaving = nullptr;
   Clock::time_point last_tick = Clock::now();
   bool has_failed = false, is_ending = false, suspects = false;

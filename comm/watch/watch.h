@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,18 @@ struct LongCall {
   auto key() const { return std::pair(communicator, place); }
 };
 
+// A call that has been waiting for long for other ranks, and sends nothing any more.
+struct Waiting {
+  uint64_t communicator = 0, begun = 0;  // collectives that this rank has begun there
+  int rank = 0, peer = -1;               // of the communicator; peer: -1 where it waits for all
+  std::string call;
+  // Whether each waits for the other: two that receive, or one that receives from the other, which is in a collective
+  // that this one has not begun.
+  bool waits_for_each_other(const Waiting& other) const {
+    return peer == other.rank && (other.peer == rank || (other.peer < 0 && other.begun > begun));
+  }
+};
+
 // Thread safety: any thread.
 class Watch {
  public:
@@ -37,11 +50,13 @@ class Watch {
     std::function<void(const std::string&)> failed;            // once, with the text of the first failure
     std::function<std::vector<Progress>()> progress;           // of this rank
     std::function<std::string(int, const Progress&)> differs;  // of another rank: why it does not fit; empty if it does
-    std::function<bool()> waits;                               // whether a call has been running for long
+    // Whether a call has been running for long that needs one of these ranks, which have ended their program.
+    std::function<bool(const std::set<int>& gone)> waits;
     // Calls on GPUs that have been running for that long here, and whether this rank has begun one of them. Nothing
     // ends where all ranks have: after another such time the communicator has failed.
     std::function<std::vector<LongCall>(std::chrono::steady_clock::duration)> long_calls;
     std::function<bool(uint64_t communicator, uint64_t place)> has_begun;
+    std::function<std::vector<Waiting>(std::chrono::steady_clock::duration)> waiting;  // calls of this rank
   };
   // Connects the ranks of `group`. Blocks. Throws CommError.
   Watch(Group& group, const Options& options, Callbacks callbacks);

@@ -47,6 +47,10 @@ int main(int, char** argv) {
     if (kind == "end") kill(getpid(), SIGSTOP);
   }
   if (kind == "end") return 0;
+  if (kind == "unsent") {  // nobody receives it
+    if (rank == 0) world.send(ones(100'000), 1);
+    return 0;
+  }
   gluon::nn::Dense net(4, {.in_units = 3});
   net.initialize();
   std::optional<gluon::Trainer> trainer;
@@ -76,6 +80,32 @@ int main(int, char** argv) {
       const NDArray a = world.all_reduce(ones(100)), b = world.all_reduce(ones(100));
       (a + b).wait_to_read();
     }
+    // Calls that differ in what is computed alone: no rank may get a result.
+    const DType dtype = rank == 1 ? DType::int32 : DType::float32;
+    const auto expect_none = [&text](const NDArray& result) {
+      result.wait_to_read();
+      text = " (a wrong result was given)";
+    };
+    if (kind == "dtype") expect_none(world.all_reduce(nd.ones({100}, {.dtype = dtype})));
+    if (kind == "long_dtype") expect_none(world.all_reduce(nd.ones({1'000'000}, {.dtype = dtype})));
+    if (kind == "gather_dtype") expect_none(world.all_gather(nd.ones({100}, {.dtype = dtype})));
+    if (kind == "reduction") {
+      expect_none(world.all_reduce(ones(100), rank == 1 ? comm::Reduce::max : comm::Reduce::sum));
+    }
+    if (kind == "root") {
+      const NDArray x = ones(100);
+      world.broadcast(x, rank == 1 ? 1 : 0);
+      expect_none(x);
+    }
+    if (kind == "peer_dtype") {
+      if (rank == 0) world.send(ones(100), 1);
+      if (rank == 1) expect_none(world.recv({100}, DType::int32, 0));
+    }
+    if (kind == "peer_size" && rank < 2) expect_none(world.exchange(ones(rank == 1 ? 100 : 90), 1 - rank));
+    if (kind == "recv") {  // the others wait for this rank, and it for one of them
+      if (rank == 1) world.recv({100}, DType::float32, 0).wait_to_read();
+      world.barrier().wait_to_read();
+    }
     if (kind == "input" && rank == 1) {
       NDArray bad = ones(100);
       Engine::current().push({update(bad.var())}, [](RunContext&) { throw std::runtime_error("no data"); });
@@ -102,7 +132,7 @@ int main(int, char** argv) {
       world.all_reduce(ones(100)).wait_to_read();
     }
   } catch (const CommError& e) {
-    text = e.what();
+    text = e.what() + text;
   } catch (const std::exception& e) {
     text = std::string("no CommError: ") + e.what();
   }

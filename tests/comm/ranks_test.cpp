@@ -71,6 +71,37 @@ TEST_CASE("comm: all_reduce in every dtype, reduction and size, also in place") 
   CHECK(world().all_reduce(some, comm::Reduce::max).asvector<int>() == std::vector<int>{1, 0});
 }
 
+TEST_CASE("comm: NaN stays in min and max, whichever rank has it") {
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    for (const int64_t n : {9, 70'001}) {
+      for (int rank = 0; rank < world().size(); ++rank) {
+        CAPTURE(name_of(dtype), n, rank);
+        const double own = world().rank() == rank ? double(NAN) : 5.0;
+        for (const auto op : {comm::Reduce::min, comm::Reduce::max}) {
+          const NDArray y = world().all_reduce(nd.full({n}, own, {.dtype = dtype}), op);
+          CHECK(nd.isnan(y).sum().asscalar<double>() == double(n));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("comm: what writes in place refuses an array that is part of a recorded computation") {
+  NDArray x = nd.ones({3});
+  x.attach_grad();
+  autograd::record([&] {
+    NDArray h = x * 2;
+    CHECK_THROWS_WITH(world().broadcast(h), Contains("[broadcast] writing in place to an array that is part"));
+    CHECK_THROWS_AS(world().all_reduce_in_place(h), StateError);
+    CHECK_THROWS_AS(world().all_reduce_by_priority(h, 1), StateError);
+    const NDArray apart = h.detach().copy();
+    world().broadcast(apart);
+    CHECK(apart.asvector<float>() == std::vector<float>(3, 2));
+    return h;
+  }).backward();
+  CHECK(x.grad().asvector<float>() == std::vector<float>(3, 2));
+}
+
 TEST_CASE("comm: a part of an array, and an array without dimensions") {
   NDArray x = nd.zeros({3, 4});
   world().all_reduce_in_place(nd.ones({4}));
