@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 
+#include "kaon/gluon/internal/described_rule.h"
 #include "kaon/gluon/optimizer.h"
 #include "kaon/ops/functions.h"
 
@@ -44,7 +45,7 @@ struct WeightView {
 // Numbers of a weight: 1 for each of its targets, then the decay for each, 1 and 1, as _kaon_multi_update has them;
 // then the rule's own; then 1, 0, 1, 1 by which weights become what their copies are. Targets of all weights have the
 // same numbers, but for decays, which only a rule with one target has.
-class ComposedRule : public Rule {
+class ComposedRule : public detail::DescribedRule {
  public:
   explicit ComposedRule(bool multi_precision) : multi_precision_(multi_precision) {}
 
@@ -55,6 +56,7 @@ class ComposedRule : public Rule {
     return {weight, DType::float32, true};
   }
   bool takes_factor() const final { return true; }
+  std::vector<std::string> settings() const override { return {fmt::format("multi_precision {}", multi_precision_)}; }
   int num_numbers() const final { return 4 * targets() + own_numbers() + (multi_precision_ ? 4 : 0); }
   void numbers(const WeightStep& step, std::span<double> out) const final {
     const size_t m = size_t(targets()), own = 4 * m;
@@ -152,6 +154,11 @@ class GroupAdaGradRule final : public ComposedRule {
  public:
   GroupAdaGradRule(double eps, bool multi_precision) : ComposedRule(multi_precision), eps_(eps) {}
   bool updates_rows() const override { return true; }
+  std::vector<std::string> settings() const override {
+    std::vector<std::string> all = ComposedRule::settings();
+    all.push_back(fmt::format("eps {}", eps_));
+    return all;
+  }
 
  private:
   int targets() const override { return 2; }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "kaon/gluon/internal/described_rule.h"
 #include "kaon/gluon/optimizer.h"
 #include "kaon/ops/functions.h"
 
@@ -19,7 +20,7 @@ using Numbers = std::function<UpdateNumbers(const WeightStep&)>;
 
 UpdateNumbers rate_and_decay(const WeightStep& s) { return {s.lr, s.wd}; }
 
-class FusedRule final : public Rule {
+class FusedRule final : public detail::DescribedRule {
  public:
   FusedRule(const UpdateRule& rule, int states, bool multi_precision, bool updates_rows, Numbers numbers)
       : rule_(rule),
@@ -43,6 +44,28 @@ class FusedRule final : public Rule {
   void numbers(const WeightStep& step, std::span<double> out) const override {
     const UpdateNumbers n = numbers_(step);
     out[0] = n.lr, out[1] = n.wd, out[2] = n.x, out[3] = n.y;
+  }
+  std::vector<std::string> settings() const override {
+    const UpdateRule& r = rule_;
+    const std::pair<const char*, double> fields[] = {{"momentum", r.momentum},
+                                                     {"beta1", r.beta1},
+                                                     {"beta2", r.beta2},
+                                                     {"epsilon", r.epsilon},
+                                                     {"lamda", r.lamda},
+                                                     {"beta", r.beta},
+                                                     {"wd_lh", r.wd_lh},
+                                                     {"eta", r.eta},
+                                                     {"lower_bound", r.lower_bound},
+                                                     {"upper_bound", r.upper_bound},
+                                                     {"clip_weights", r.clip_weights}};
+    std::vector<std::string> all{fmt::format("multi_precision {}", multi_precision_)};
+    for (const auto& [name, value] : fields) all.push_back(fmt::format("{} {}", name, value));
+    // What numbers_ depends on shows in its results, early and late.
+    for (const int64_t t : {1, 2, 100}) {
+      const UpdateNumbers n = numbers_({.name = "weight", .lr = 1, .wd = 1, .t = t, .rate = 1, .last_rate = 0.5});
+      all.push_back(fmt::format("the factors {}, {}, {} and {} in update {}", n.lr, n.wd, n.x, n.y, t));
+    }
+    return all;
   }
   NDArray update(std::span<const NDArray* const> arrays, const StepOptions& o,
                  const std::source_location& site) const override {

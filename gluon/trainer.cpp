@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <list>
+#include <typeinfo>
 
 #include "kaon/engine/block_pool.h"
+#include "kaon/gluon/internal/described_rule.h"
 #include "kaon/gluon/internal/gradient_buckets.h"
 #include "kaon/gluon/internal/parameter_values.h"
 #include "kaon/gluon/kvstore/kvstore.h"
@@ -61,6 +63,27 @@ struct RowUpdate {
   std::vector<NDArray> whole, arrays;  // weight, states; as Rule::update has them
 };
 
+// A line for each setting with which ranks that differ would get different weights, or wait for each other. Of a
+// scheduler the first rate: a function of the program may have no more.
+std::vector<std::string> settings_of(const TrainerOptions& options, const optimizer::Optimizer& o) {
+  const optimizer::Rule& rule = o.rule();
+  const CompressionParams& compression = options.compression_params;
+  std::vector<std::string> all{
+      fmt::format("optimizer {}", o.name().empty() ? typeid(rule).name() : o.name()),
+      fmt::format("{} {}", o.has_scheduler() ? "first rate of the lr_scheduler" : "learning_rate", o.learning_rate(1)),
+      fmt::format("wd {}", o.wd()),
+      fmt::format("clip_gradient {}", o.step_options(1).clip_gradient),
+      fmt::format("clip_global_norm {}", options.clip_global_norm),
+      fmt::format("compression_params of type {} and threshold {}", compression.type, compression.threshold),
+      fmt::format("deterministic {}, shards {}", options.deterministic, options.shards),
+      fmt::format("shard_states {}", options.shard_states),
+      fmt::format("overlap_update {}", options.overlap_update)};
+  if (const auto* described = dynamic_cast<const optimizer::detail::DescribedRule*>(&rule)) {
+    for (std::string& line : described->settings()) all.push_back(std::move(line));
+  }
+  return all;
+}
+
 }  // namespace
 
 Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer, const TrainerOptions& options)
@@ -87,7 +110,8 @@ Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& op
     const detail::BucketOptions buckets{.compression = options.compression_params,
                                         .shards = options.deterministic ? options.shards : 0,
                                         .gives_owners = options.shard_states || draws,
-                                        .by_priority = options.overlap_update};
+                                        .by_priority = options.overlap_update,
+                                        .settings = settings_of(options, optimizer)};
     if (options.deterministic && draws) {
       throw ValueError(
           fmt::format("[Trainer] deterministic: {} draws random numbers on the rank that updates a weight, which are "

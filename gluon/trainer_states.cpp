@@ -22,6 +22,10 @@ void check_names(const auto& slots, std::string_view caller) {
 
 // What the name of the array begins with whose name says the optimizer.
 constexpr std::string_view of_optimizer = "optimizer:";
+// And of those with what 2bit compression has not sent yet of a gradient, a row for each rank, which goes on with it;
+// another number of ranks shares out the sum of all rows. Files of trainings without 2bit, and of earlier versions,
+// have none: nothing is left then. A trainer without 2bit, which has no place for them, reads past them.
+constexpr std::string_view of_residuals = "residuals:";
 
 // Takes that array out. Files without one are of versions that wrote none, or of an optimizer without a name.
 void take_optimizer(std::unordered_map<std::string, NDArray>& arrays, const std::string& name,
@@ -34,6 +38,23 @@ void take_optimizer(std::unordered_map<std::string, NDArray>& arrays, const std:
                                  source, written, name));
   }
   arrays.erase(it);
+}
+
+void check_residuals(const Parameter& p, const NDArray& residuals, const std::string& source) {
+  const Shape& shape = residuals.shape();
+  const bool fits = shape.ndim() == 2 && shape[0] > 0 && (!p.is_initialized() || shape[1] == p.shape().size());
+  if (!fits) {
+    throw ShapeError(
+        fmt::format("[load_states] {} has shape {}, what 2bit has not sent of its gradient must be (ranks, "
+                    "elements), in {} it has {}",
+                    p.name(), p.shape().str(), source, shape.str()));
+  }
+  if (residuals.dtype() != DType::float32) {
+    throw TypeError(
+        fmt::format("[load_states] what 2bit has not sent of the gradient of {} must be float32, in {} it "
+                    "is {}",
+                    p.name(), source, name_of(residuals.dtype())));
+  }
 }
 
 }  // namespace
@@ -76,6 +97,10 @@ NamedArrays Trainer::states() const {
     const std::string& name = s.parameter.name();
     number("updates:" + name, double(s.updates));
     for (auto& state : states_of(s)) arrays.push_back(std::move(state));
+    if (!ranks_ || !ranks_->keeps_residuals()) continue;
+    if (NDArray left = ranks_->residuals_of(s.parameter); left.defined()) {
+      arrays.emplace_back(std::string(of_residuals) + name, std::move(left));
+    }
   }
   if (scaling_) {
     const bool is_made = scaling_->state.defined();
@@ -116,6 +141,7 @@ void Trainer::set_states(const NamedArrays& all, const std::string& source) {
   };
   const int64_t steps = count("steps");
   std::vector<Slot> slots;
+  std::vector<std::pair<Parameter, NDArray>> residuals;
   for (const Slot& s : slots_) {
     const Parameter& p = s.parameter;
     Slot loaded{.parameter = p, .states = {}, .updates = count("updates:" + p.name()), .stamps = s.stamps};
@@ -136,6 +162,10 @@ void Trainer::set_states(const NamedArrays& all, const std::string& source) {
       loaded.states.push_back(state);
     }
     slots.push_back(std::move(loaded));
+    if (const std::string name = std::string(of_residuals) + p.name(); arrays.contains(name)) {
+      residuals.emplace_back(p, take(name).as_in_context(cpu()));
+      check_residuals(p, residuals.back().second, source);
+    }
   }
   std::optional<double> learning_rate;
   if (arrays.contains("learning_rate")) learning_rate = number("learning_rate");
@@ -157,6 +187,7 @@ void Trainer::set_states(const NamedArrays& all, const std::string& source) {
   }
   if (learning_rate && !optimizer_.has_scheduler()) optimizer_.set_learning_rate(*learning_rate);
   if (scaling_) scaling_->state = scale;
+  if (ranks_ && ranks_->keeps_residuals()) ranks_->set_residuals(residuals);
   slots_ = std::move(slots);
   steps_ = steps;
   failed_.clear();

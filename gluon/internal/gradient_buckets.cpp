@@ -1,10 +1,12 @@
 #include "kaon/gluon/internal/gradient_buckets.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <sstream>
 
 #include "kaon/engine/block_pool.h"
 #include "kaon/gluon/internal/parameter_values.h"
@@ -21,12 +23,8 @@ namespace {
 constexpr size_t first_bytes = size_t(1) << 20, most_bytes = size_t(25) << 20;
 constexpr size_t alignment = 64;
 
-uint64_t hash_of(const Parameter& p) {
-  uint64_t h = 0xcbf29ce484222325;
-  for (const char c : fmt::format("{} {} {}", p.name(), p.shape().str(), name_of(p.dtype()))) {
-    h = (h ^ uint8_t(c)) * 0x100000001b3;
-  }
-  return h >> 1;  // as int64
+std::string_view request_name(GradReq request) {
+  return request == GradReq::null ? "null" : request == GradReq::add ? "add" : "write";
 }
 
 bool has_gradient(const Parameter& p) { return p.grad_req() != GradReq::null && p.is_initialized(); }
@@ -73,28 +71,41 @@ void GradientBuckets::share_values() {
   }
 }
 
-void GradientBuckets::compare() const {
-  std::vector<int64_t> mine;
-  for (const Parameter& p : parameters_) mine.push_back(int64_t(hash_of(p)));
-  const auto exchanged = [&](const std::vector<int64_t>& values) {
-    const auto array = NDArray::from(values.data(), values.size(), Shape(int64_t(values.size())), DType::int64);
-    return ranks().all_gather(array).asvector<int64_t>();
-  };
-  const std::vector<int64_t> counts = exchanged({int64_t(mine.size())});
-  for (size_t r = 0; r < counts.size(); ++r) {
-    if (counts[r] == counts[0]) continue;
-    throw ValueError(
-        fmt::format("[Trainer] the ranks' nets differ: rank 0 has {} parameters, rank {} {}", counts[0], r, counts[r]));
+// A line for each thing that all ranks must have alike.
+std::vector<std::string> GradientBuckets::compared() const {
+  std::vector<std::string> lines = options_.settings;
+  lines.push_back(fmt::format("{} parameters", parameters_.size()));
+  for (const Parameter& p : parameters_) {
+    lines.push_back(fmt::format("parameter {} {} {} with grad_req {}, lr_mult {} and wd_mult {}{}", p.name(),
+                                p.shape().str(), name_of(p.dtype()), request_name(p.grad_req()), p.lr_mult(),
+                                p.wd_mult(), p.is_initialized() ? "" : ", without values"));
   }
-  const std::vector<int64_t> all = exchanged(mine);
-  for (size_t r = 0; r < counts.size(); ++r) {
-    for (size_t i = 0; i < mine.size(); ++i) {
-      if (all[r * mine.size() + i] == all[i]) continue;
-      throw ValueError(fmt::format(
-          "[Trainer] the ranks' nets differ: parameter {} has another name, shape or dtype on rank {} than on "
-          "rank 0; on this rank it is {} {} {}",
-          i, r, parameters_[i].name(), parameters_[i].shape().str(), name_of(parameters_[i].dtype())));
-    }
+  return lines;
+}
+
+// Every rank gets the texts of all, and so throws the same.
+void GradientBuckets::compare() const {
+  const std::vector<std::string> lines = compared();
+  const std::string mine = fmt::format("{}\n", fmt::join(lines, "\n"));
+  const std::vector<int64_t> length{int64_t(mine.size())};
+  const auto lengths = ranks().all_gather(NDArray::from(length.data(), 1, {1}, DType::int64)).asvector<int64_t>();
+  const std::vector<uint8_t> bytes(mine.begin(), mine.end());
+  const auto text = NDArray::from(bytes.data(), bytes.size(), {length[0]}, DType::uint8);
+  const std::vector<uint8_t> all = ranks().all_gather(text, lengths).asvector<uint8_t>();
+  std::vector<std::string> first;
+  auto begin = all.begin();
+  for (size_t r = 0; r < lengths.size(); ++r) {
+    const auto end = begin + ptrdiff_t(lengths[r]);
+    std::istringstream its(std::string(begin, end));
+    begin = end;
+    std::vector<std::string> other;
+    for (std::string line; std::getline(its, line);) other.push_back(line);
+    if (r == 0) first = other;
+    if (other == first) continue;
+    const size_t k = size_t(std::ranges::mismatch(first, other).in1 - first.begin());
+    const auto line = [k](const std::vector<std::string>& of) { return k < of.size() ? of[k] : "nothing there"; };
+    throw ValueError(
+        fmt::format("[Trainer] the ranks' trainers differ: rank 0 has {}, rank {} {}", line(first), r, line(other)));
   }
 }
 
@@ -178,8 +189,7 @@ void GradientBuckets::fill(Bucket& bucket, const std::vector<Bucket>& before) {
         if (!bucket.residual.defined()) {
           bucket.residual = nd.zeros(bucket.all.shape(), {.dtype = dtype, .device = b.residual.device()});
         }
-        const int64_t begin = int64_t(b.views[i].node().offset / size_of(dtype));
-        part(bucket.residual, k).assign(b.residual.slice(begin, begin + p.shape().size()).reshape(p.shape()));
+        part(bucket.residual, k).assign(b.residual_of(i).reshape(p.shape()));
       }
     }
     const uint64_t stamp = autograd::gradient_stamp(values);
@@ -238,6 +248,7 @@ std::vector<uint32_t> GradientBuckets::buckets_of(std::span<const Parameter> par
 void GradientBuckets::all_reduce(bool everywhere) {
   autograd::ModeScope mode(false, false);
   prepare();
+  if (!restored_.empty()) put_restored();
   for (Bucket& b : buckets_) {
     if (options_.shards) {
       wire_.add_up_by_tree(b.all);
@@ -264,6 +275,47 @@ void GradientBuckets::end_shard(int number) {
     if (b.partial.size() <= level) b.partial.resize(level + 1);
     if (!b.partial[level].defined()) b.partial[level] = NDArray::empty(b.all.shape(), b.all.dtype(), b.all.device());
     b.partial[level].assign(b.all);
+  }
+}
+
+NDArray GradientBuckets::Bucket::residual_of(size_t k) const {
+  const int64_t begin = int64_t(views[k].node().offset / size_of(all.dtype()));
+  return residual.slice(begin, begin + views[k].size());
+}
+
+NDArray GradientBuckets::residuals_of(const Parameter& parameter) const {
+  autograd::ModeScope mode(false, false);
+  NDArray own;
+  size_t place = 0;
+  if (const auto r = std::ranges::find(restored_, parameter, &decltype(restored_)::value_type::first);
+      r != restored_.end()) {
+    own = r->second;
+  } else if (const Bucket* b = find(parameter, &place); b && b->residual.defined()) {
+    own = b->residual_of(place);
+  }
+  return own.defined() ? ranks().all_gather(own.reshape({1, own.size()})) : own;
+}
+
+void GradientBuckets::set_residuals(const std::vector<std::pair<Parameter, NDArray>>& of_ranks) {
+  autograd::ModeScope mode(false, false);
+  const int64_t size = ranks().size(), rank = ranks().rank();
+  for (Bucket& b : buckets_) b.residual = NDArray();
+  restored_.clear();
+  for (const auto& [parameter, all] : of_ranks) {
+    const NDArray own = all.shape()[0] == size ? all.slice(rank, rank + 1) : nd.sum(all, Shape{0}) / double(size);
+    restored_.emplace_back(parameter, own.reshape({all.shape()[1]}));
+  }
+}
+
+void GradientBuckets::put_restored() {
+  for (Bucket& b : buckets_) {
+    for (size_t k = 0; k < b.parameters.size(); ++k) {
+      const auto r = std::ranges::find(restored_, b.parameters[k], &decltype(restored_)::value_type::first);
+      if (r == restored_.end()) continue;
+      if (!b.residual.defined()) b.residual = nd.zeros(b.all.shape(), {.dtype = b.all.dtype(), .device = cpu()});
+      b.residual_of(k).assign(r->second);
+      restored_.erase(r);
+    }
   }
 }
 

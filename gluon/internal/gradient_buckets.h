@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kaon/comm/communicator.h"
@@ -15,6 +17,7 @@ struct BucketOptions {
   int shards = 0;             // of a batch, whose gradients a fixed tree adds up over all ranks; 0: no such tree
   bool gives_owners = false;  // each parameter has one rank that updates it
   bool by_priority = false;   // the first layers' sums before the others
+  std::vector<std::string> settings{};  // of the trainer, which must be alike on all ranks
 };
 
 // Those of one trainer that have gradients and values, whenever they get them. All ranks call the same functions in the
@@ -26,7 +29,8 @@ class GradientBuckets {
   const comm::Communicator& ranks() const { return wire_.ranks(); }
 
   // Parameters that have got values since the last call get rank 0's. Where there are some, and at the first call,
-  // blocks until the ranks have compared their parameters. Throws ValueError where those differ.
+  // blocks until the ranks have compared their settings and parameters. Throws ValueError on every rank, naming what
+  // differs first and on which rank, where those differ.
   void share_values();
   // Moves gradients into buckets, unless they are there. Throws StateError for a row_sparse gradient.
   void prepare();
@@ -57,6 +61,14 @@ class GradientBuckets {
   // Each parameter gets the values that its owner has.
   void gather_values() const;
 
+  // --- what 2bit has not sent yet of the gradients
+  bool keeps_residuals() const { return wire_.keeps_residuals(); }
+  // Of a gradient, a row for each rank: (ranks, elements). Undefined: nothing is left. All ranks call it.
+  NDArray residuals_of(const Parameter& parameter) const;
+  // What residuals_of() gave, in place of all that is left. Each of as many ranks gets its own row. Where there were
+  // more or fewer, each gets an equal part of the sum, so that nothing is lost.
+  void set_residuals(const std::vector<std::pair<Parameter, NDArray>>& of_ranks);
+
  private:
   struct Bucket {
     NDArray all;                         // (n,)
@@ -67,10 +79,14 @@ class GradientBuckets {
     std::vector<int64_t> elements, value_elements;
     NDArray residual;              // of a compression
     std::vector<NDArray> partial;  // sums of 1, 2, 4, ... shards
+
+    NDArray residual_of(size_t k) const;  // of one gradient, (elements,)
   };
   const Bucket* find(const Parameter& parameter, size_t* place) const;
   bool is_complete() const;
+  std::vector<std::string> compared() const;
   void compare() const;
+  void put_restored();
   void build();
   void fill(Bucket& bucket, const std::vector<Bucket>& before);
   void give_owners(Bucket& bucket, std::vector<size_t>& bytes) const;
@@ -81,6 +97,8 @@ class GradientBuckets {
   bool has_compared_ = false;
   std::vector<bool> has_values_;  // by parameter: rank 0's
   std::vector<Bucket> buckets_;
+  // Residuals (elements,) of gradients that are in no bucket yet: their parameters may get values later.
+  std::vector<std::pair<Parameter, NDArray>> restored_;
   uint64_t layout_ = 0;
 };
 

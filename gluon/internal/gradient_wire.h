@@ -17,6 +17,7 @@ class GradientWire {
   GradientWire(comm::Communicator ranks, const CompressionParams& compression);
   const comm::Communicator& ranks() const { return ranks_; }
   bool compresses() const { return type_ != Type::none; }
+  bool keeps_residuals() const { return type_ == Type::two_bits; }
 
   // x becomes its sum over the ranks. `residual`: what is left of this array, which the first call makes. `priority`:
   // of Communicator::all_reduce_by_priority(); unset: sums follow each other. Throws TypeError for a dtype that the

@@ -9,7 +9,8 @@ namespace kaon::gluon::detail {
 
 namespace {
 constexpr uint64_t draws_of_shard = uint64_t(1) << 32;  // more than one can draw
-}
+thread_local int t_computed = 0;
+}  // namespace
 
 Shards::Shards(std::span<const NDArray* const> inputs, const GradientBuckets* ranks, const char* caller)
     : inputs_(inputs), ranks_(ranks) {
@@ -22,10 +23,12 @@ Shards::Shards(std::span<const NDArray* const> inputs, const GradientBuckets* ra
                     caller, count(), a->shape().str()));
   }
   random_ = random::get_state();
+  ++t_computed;
 }
 
 Shards::~Shards() {
   if (!ranks_) return;
+  --t_computed;
   random::set_state({.seed = random_.seed, .offset = random_.offset + draws_of_shard * uint64_t(ranks_->shards())});
 }
 
@@ -45,6 +48,8 @@ engine::PooledVector<NDArray> Shards::begin(int number) const {
   }
   return parts;
 }
+
+bool Shards::are_computed() { return t_computed > 0; }
 
 NDArray Shards::joined(std::span<const NDArray> parts) {
   if (parts.size() == 1) return parts[0];

@@ -22,6 +22,8 @@ class Shards {
   int count() const { return ranks_ ? ranks_->own_shards() : 1; }
   // The inputs of a shard; what is drawn from now on are its numbers.
   engine::PooledVector<NDArray> begin(int number) const;
+  // Whether this thread computes shards that a tree adds up: between the constructor and the destructor of one.
+  static bool are_computed();
   // Results of the shards as one array.
   static NDArray joined(std::span<const NDArray> parts);
 

@@ -3,6 +3,7 @@
 
 #include "kaon/comm/communicator.h"
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/gluon/internal/shards.h"
 #include "kaon/gluon/nn/norm.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/functions.h"
@@ -65,6 +66,12 @@ void SyncBatchNorm::check_trace() const {
 }
 
 NDArray SyncBatchNorm::over_ranks(const NDArray& given) const {
+  if (gluon::detail::Shards::are_computed()) {
+    throw StateError(fmt::format(
+        "[SyncBatchNorm] deterministic: its statistics are of one shard of each of the {} ranks, others for "
+        "another number of ranks; expected BatchNorm, whose statistics are of one shard",
+        ranks_->size()));
+  }
   struct Kept {
     NDArray normalized, inverse, samples;  // the last two (channels,)
   };

@@ -1,4 +1,5 @@
 // Checkpoints of a training over ranks.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -22,8 +23,13 @@ std::filesystem::path file_of_run() {
 }
 
 struct Training {
-  explicit Training(const TrainerOptions& options)
-      : net(mlp()), trainer(initialized(net).collect_params(), optimizer::Adam({.learning_rate = 0.01}), options) {}
+  explicit Training(const TrainerOptions& options, Mode how = Mode::imperative)
+      : net(mlp()),
+        mode(how),
+        trainer(initialized(net).collect_params(), optimizer::Adam({.learning_rate = 0.01}), options),
+        training_step(net, loss, trainer, {.exact = true}) {
+    if (mode == Mode::hybridized) net.hybridize({.exact = true});
+  }
   static nn::HybridSequential& initialized(nn::HybridSequential& net) {
     net.initialize(init::Xavier());
     return net;
@@ -31,14 +37,48 @@ struct Training {
   void steps(int begin, int end) {
     for (int i = begin; i < end; ++i) {
       const int64_t all = 8 * ranks();
-      autograd::record([&] { return loss(net(part(numbers({all, 10}, i + 1))), part(labels(all, i))); }).backward();
+      const NDArray x = part(numbers({all, 10}, i + 1)), y = part(labels(all, i));
+      if (mode == Mode::training_step) {
+        training_step(x, y);
+        continue;
+      }
+      autograd::record([&] { return loss(net(x), y); }).backward();
       trainer.step(all);
     }
   }
   nn::HybridSequential net;
+  Mode mode;
   Trainer trainer;
   const loss::SoftmaxCrossEntropyLoss loss{};
+  TrainingStep training_step;
 };
+
+// One weight, 0 at first, whose gradient is the data: 2bit of threshold 0.5 keeps back what is less.
+struct OneWeight {
+  explicit OneWeight(const TrainerOptions& options, bool has_values = true)
+      : net(nn::Dense(1, {.use_bias = false, .in_units = has_values ? 1 : 0})),
+        trainer(initialized(net).collect_params(), optimizer::SGD({.learning_rate = 1}), options) {}
+  static nn::HybridSequential& initialized(nn::HybridSequential& net) {
+    net.initialize(init::Zero());
+    return net;
+  }
+  void step(float gradient) {
+    autograd::record([&] { return net(nd.full({1, 1}, gradient)); }).backward();
+    trainer.step(1);
+  }
+  float weight() const { return net.collect_params()[0].data().asscalar<float>(); }
+  nn::HybridSequential net;
+  Trainer trainer;
+};
+
+constexpr TrainerOptions two_bits{.kvstore = "dist_sync", .compression_params = {.type = "2bit", .threshold = 0.5}};
+
+NDArray& residuals_in(NamedArrays& states) {
+  const auto found =
+      std::ranges::find_if(states, [](const auto& entry) { return entry.first.starts_with("residuals:"); });
+  REQUIRE(found != states.end());
+  return found->second;
+}
 
 }  // namespace
 
@@ -83,6 +123,74 @@ TEST_CASE("comm checkpoint: training goes on from it as if it had not stopped, w
     comm::mpi().barrier().wait_to_read();
   }
   if (rank() == 0) std::filesystem::remove(file);
+}
+
+TEST_CASE("comm checkpoint: what 2bit has not sent yet is sent after it, in all modes, with and without owners") {
+  const auto file = file_of_run();
+  for (const Mode mode : all_modes) {
+    for (const bool shard_states : {false, true}) {
+      CAPTURE(int(mode), shard_states);
+      const TrainerOptions options{.kvstore = "dist_sync",
+                                   .compression_params = {.type = "2bit", .threshold = 0.05},
+                                   .shard_states = shard_states};
+      Training whole(options, mode);
+      whole.steps(0, 3);
+      save_checkpoint(file, whole.net, whole.trainer);
+      whole.steps(3, 6);
+      Training resumed(options, mode);
+      resumed.steps(0, 1);  // what it has kept back is not of the file
+      load_checkpoint(file, resumed.net, resumed.trainer);
+      resumed.steps(3, 6);
+      check_same(resumed.net, whole.net, 0);
+      comm::mpi().barrier().wait_to_read();
+    }
+  }
+  OneWeight whole(two_bits), resumed(two_bits, false);
+  whole.step(0.3f);
+  CHECK(whole.weight() == 0);
+  save_checkpoint(file, whole.net, whole.trainer);
+  whole.step(0.3f);
+  load_checkpoint(file, resumed.net, resumed.trainer);  // which gives the weight its shape
+  save_checkpoint(file, resumed.net, resumed.trainer);  // without a step
+  load_checkpoint(file, resumed.net, resumed.trainer);
+  resumed.step(0.3f);
+  for (const OneWeight* w : {&whole, &resumed}) CHECK(w->weight() == -0.5f * float(ranks()));
+  comm::mpi().barrier().wait_to_read();
+  if (rank() == 0) std::filesystem::remove(file);
+}
+
+TEST_CASE("comm checkpoint: what 2bit has not sent yet is shared out among another number of ranks") {
+  OneWeight w(two_bits);
+  w.step(rank() == 0 ? 0.25f : 0.125f);
+  NamedArrays states = w.trainer.states();
+  NDArray& residuals = residuals_in(states);
+  std::vector<float> expected(size_t(ranks()), 0.125f);
+  expected[0] = 0.25f;
+  CHECK(residuals.shape() == Shape(ranks(), 1));
+  CHECK(residuals.asvector<float>() == expected);
+
+  residuals = nd.full({2 * ranks(), 1}, 0.3f);  // of twice as many ranks
+  w.trainer.set_states(states, "states");
+  w.step(0);
+  CHECK(w.weight() == -0.5f * float(ranks()));
+  states = w.trainer.states();
+  for (const float left : residuals_in(states).asvector<float>()) CHECK(left == Approx(0.1f));
+
+  OneWeight alone({});  // sends nothing
+  alone.trainer.set_states(states, "states");
+  CHECK(alone.trainer.steps() == 2);
+
+  NamedArrays wrong = states;
+  residuals_in(wrong) = nd.zeros({ranks(), 2});
+  CHECK_THROWS_AS(w.trainer.set_states(wrong, "states"), ShapeError);
+  residuals_in(wrong) = nd.zeros({ranks(), 1}, {.dtype = DType::float64});
+  CHECK_THROWS_AS(w.trainer.set_states(wrong, "states"), TypeError);
+
+  std::erase_if(states, [](const auto& entry) { return entry.first.starts_with("residuals:"); });  // an earlier version
+  w.trainer.set_states(states, "states");
+  const float before = w.weight();
+  w.step(0.45f);
+  CHECK(w.weight() == before);
 }
 
 TEST_CASE("comm checkpoint: written while training goes on") {

@@ -104,6 +104,22 @@ TEST_CASE("comm SyncBatchNorm: a net with hybridized parts around it trains as o
   check_same(net, alone, 5e-4);
 }
 
+TEST_CASE("comm SyncBatchNorm: deterministic, whose sums are the same for any number of ranks, refuses it by name") {
+  if (ranks() == 1) return;
+  nn::Sequential net;
+  net.add(nn::Dense(2, {.in_units = 10}), nn::SyncBatchNorm({.in_channels = 2}, comm::mpi()));
+  net.initialize();
+  Trainer trainer(net.collect_params(), optimizer::SGD(), {.kvstore = "dist_sync", .deterministic = true});
+  const NDArray x = part(numbers({16, 10}, 1));
+  const auto backward = [&] {
+    trainer.backward_by_shards(std::span(&x, 1), [&](std::span<const NDArray> in) { return net(in[0]); });
+  };
+  CHECK_THROWS_AS(backward(), StateError);
+  CHECK_THROWS_WITH(backward(), Contains("[SyncBatchNorm] deterministic") && Contains("expected BatchNorm"));
+  // no shards any more
+  CHECK(autograd::train_mode([&] { return net(x); }).shape() == Shape(16 / ranks(), 2));
+}
+
 TEST_CASE("comm SyncBatchNorm: 16-bit data, and what is refused") {
   nn::SyncBatchNorm norm({.in_channels = 2}, comm::mpi());
   norm.initialize();
