@@ -70,6 +70,12 @@ TEST_CASE("tools: kaon-convert keeps what converts, casts and renames", "[interc
     REQUIRE(ran.status == 0);
     return load_tensors(folder / out);
   };
+  const std::string long_name(3000, 'n');  // rules take no longer ones than 2,000
+  save_tensors(folder / "long.safetensors", {{long_name, nd.ones({2})}});
+  CHECK(convert(folder / "long.safetensors", "long.npz").at(0).first == long_name);
+  CHECK_THAT(
+      run("convert", quoted(folder / "long.safetensors") + " " + quoted(folder / "l.npz") + " --rename n=m").text,
+      Contains("a name of 3000 characters is too long for rules"));
   const NamedArrays all = load_tensors(foreign_file("all.safetensors"));
   for (const char* out : {"a.npz", "a.params", "b.safetensors", "m.safetensors.index.json"}) {
     const std::string_view name = out;

@@ -106,10 +106,18 @@ void instance_norm(Emit& e) {
   e.set(e.node("InstanceNormalization", e.all(), {real("epsilon", e.op<op::InstanceNorm>().eps)}));
 }
 
-// From opset 21 on gamma and beta have a number for each channel.
+// From opset 21 on gamma and beta have a number for each channel. Before, groups are normalised as channels are, by
+// reshapes that hold for images of any size.
 void group_norm(Emit& e) {
   const auto& op = e.op<op::GroupNorm>();
-  if (e.opset() < 21 || op.output_mean_var || e.rank() < 3) return e.set_parts();
+  const bool has_parts = e.opset() < 21 && (e.dtype() != DType::float32 || e.shape().size() == 0);
+  if (has_parts || op.output_mean_var || e.rank() < 3) return e.set_parts();
+  if (e.opset() < 21) {
+    const std::string to_groups = e.array({0, double(op.num_groups), -1}, Shape(3), DType::int64);
+    const std::string y = e.node("InstanceNormalization", {e.node("Reshape", {e.in(), to_groups}), e.in(1), e.in(2)},
+                                 {real("epsilon", op.eps)});
+    return e.set(e.node("Reshape", {y, e.node("Shape", {e.in()})}));
+  }
   const int64_t channels = e.shape()[1];
   const auto of_channels = [&](int i) {  // Kaon's have one for each group
     if (e.shape(i)[0] == channels) return e.in(i);

@@ -92,6 +92,9 @@ void apply(Call& c, const Resizing& r) {
   c.set(cast(y, dtype));
 }
 
+// The product is rounded to float32 before it is cut, as PyTorch and ONNX Runtime do: of 10 pixels by 0.7 there are 7.
+int64_t scaled(int64_t pixels, double scale) { return int64_t(std::floor(float(pixels) * float(scale))); }
+
 // X, roi, scales, sizes
 void resize(Call& c) {
   const int rank = c.rank();
@@ -116,7 +119,7 @@ void resize(Call& c) {
     for (size_t i = 0; i < axes.size(); ++i) {
       ResizeAxis& a = r.axes[size_t(axes[i])];
       a.scale = scales[i];
-      a.out = int64_t(std::floor(double(a.in) * double(float(scales[i]))));
+      a.out = scaled(a.in, scales[i]);
     }
   } else {
     std::vector<int64_t> sizes = c.integers(3);
@@ -169,7 +172,7 @@ void upsample(Call& c) {
     ResizeAxis& a = r.axes[size_t(i)];
     a.in = c.shape()[i];
     a.scale = scales[size_t(i)];
-    a.out = int64_t(std::floor(double(a.in) * a.scale));
+    a.out = scaled(a.in, a.scale);
   }
   apply(c, r);
 }

@@ -66,6 +66,12 @@ const Row rows[] = {
      [](const Symbol& x) {
        return sym.tile(x, {1, 2, 3});
      }},
+    {"groups of channels behind a stride",
+     [](const Symbol& x) {
+       const Symbol y = sym.Pooling(sym.transpose(x, {0, 2, 1}), {.kernel = Shape(1), .stride = Shape(2)});
+       return sym.GroupNorm(y, Symbol::constant(nd.array({1.0, 2.0})), Symbol::constant(nd.array({0.0, 1.0})),
+                            {.num_groups = 2});
+     }},
     {"stacked and flat", [](const Symbol& x) { return sym.flatten(sym.stack({.axis = 1}, x, x * 2.0)); }},
 };
 
