@@ -8,7 +8,7 @@
 
 namespace kaon::optimizer::detail {
 
-// All rules of the library are such. Thread safety: any thread.
+// All rules of the library are such.
 class DescribedRule : public Rule {
  public:
   // What update() and numbers() depend on, a line for each: "momentum 0.9". Ranks that train together compare them.
