@@ -278,6 +278,7 @@ Driver::Running Driver::take() {
   running_ = entry.op;
   running_since_ = std::chrono::steady_clock::now();
   running_call_ = body.call;
+  running_place_ = running.place;
   note_begin(body.call);
   return running;
 }

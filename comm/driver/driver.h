@@ -90,7 +90,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void lose(uint64_t place, const char* name);
   void close();
   void loop();
-  bool is_due() const { return handed_ || (!running_ && ready_.count(next_) != 0); }
+  bool is_due() const { return handed_ || (failure_.empty() && !running_ && ready_.count(next_) != 0); }
   Running take();
   // Notes in the call what f() throws.
   template <class F>
@@ -147,6 +147,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::vector<Beside> beside_;     // calls with a priority that are under way, in their order; then no other one is
   std::vector<Running> together_;  // the same, the highest priority first: the thread's own
   Call running_call_;
+  uint64_t running_place_ = 0;
   std::string failure_;
   bool ends_ = false;
   static constexpr size_t kept_hashes = 4096;

@@ -101,7 +101,7 @@ std::optional<Waiting> Driver::waiting(std::chrono::steady_clock::duration least
   if (!running_ || running_call_.on_gpus || !sends_.empty()) return std::nullopt;
   if (std::chrono::steady_clock::now() - running_since_ < least) return std::nullopt;
   const bool has_peer = running_call_.kind == Kind::recv || running_call_.kind == Kind::exchange;
-  return Waiting{id_, begun_, rank_, has_peer ? running_call_.peer : -1, describe(running_call_)};
+  return Waiting{id_, running_place_, begun_, rank_, has_peer ? running_call_.peer : -1, describe(running_call_)};
 }
 
 bool Driver::has_begun(uint64_t communicator, uint64_t place) const {

@@ -315,10 +315,15 @@ struct Watch::Impl {
       note_waiting(++tick_number, own);
       if (own.peer < 0) continue;
       const auto other = waiting.find({own.communicator, own.peer});
-      // Heard since this rank's own call waits: both have waited at one time.
+      // Heard since this rank's own call waits: both have waited at one time. The last bytes that the other one has
+      // sent may still be on their way, for less than a few signs of life.
       if (other == waiting.end() || now - other->second.when > 3 * interval()) continue;
       const Waiting& theirs = other->second.what;
       if (!own.waits_for_each_other(theirs)) continue;
+      Suspicion& s = suspicions[own.communicator];
+      if (s.place != own.place || now - s.last > 2 * interval()) s = {own.place, now, now};
+      s.last = now;
+      if (now - s.first < 3 * interval()) continue;
       return fail(fmt::format("rank {} and rank {} wait for each other: the one in {}, the other in {}", own.rank,
                               theirs.rank, own.call, theirs.call));
     }
@@ -407,6 +412,11 @@ struct Watch::Impl {
     Clock::time_point when{};
   };
   std::map<std::pair<uint64_t, int>, Heard> waiting;  // by communicator and rank
+  struct Suspicion {
+    uint64_t place = 0;  // of this rank's call
+    Clock::time_point first{}, last{};
+  };
+  std::map<uint64_t, Suspicion> suspicions;  // by communicator
   uint64_t tick_number = 0;
   std::promise<bool>* leaving = nullptr;
   Clock::time_point last_tick = Clock::now();

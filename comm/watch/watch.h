@@ -33,7 +33,8 @@ struct LongCall {
 
 // A call that has been waiting for long for other ranks, and sends nothing any more.
 struct Waiting {
-  uint64_t communicator = 0, begun = 0;  // collectives that this rank has begun there
+  uint64_t communicator = 0, place = 0;  // of the call
+  uint64_t begun = 0;                    // collectives that this rank has begun there
   int rank = 0, peer = -1;               // of the communicator; peer: -1 where it waits for all
   std::string call;
   // Whether each waits for the other: two that receive, or one that receives from the other, which is in a collective

@@ -83,8 +83,7 @@ int main(int, char** argv) {
     // Calls that differ in what is computed alone: no rank may get a result.
     const DType dtype = rank == 1 ? DType::int32 : DType::float32;
     const auto expect_none = [&text](const NDArray& result) {
-      result.wait_to_read();
-      text = " (a wrong result was given)";
+      text = fmt::format(" (a wrong result was given: {})", result.asvector<double>()[0]);
     };
     if (kind == "dtype") expect_none(world.all_reduce(nd.ones({100}, {.dtype = dtype})));
     if (kind == "long_dtype") expect_none(world.all_reduce(nd.ones({1'000'000}, {.dtype = dtype})));
@@ -96,6 +95,12 @@ int main(int, char** argv) {
       const NDArray x = ones(100);
       world.broadcast(x, rank == 1 ? 1 : 0);
       expect_none(x);
+    }
+    if (kind == "priority") {  // the same sums in another order
+      const NDArray a = ones(100), b = a * 2;
+      world.all_reduce_by_priority(rank == 1 ? b : a, rank == 1 ? 2 : 1);
+      world.all_reduce_by_priority(rank == 1 ? a : b, rank == 1 ? 1 : 2);
+      expect_none(a);
     }
     if (kind == "peer_dtype") {
       if (rank == 0) world.send(ones(100), 1);
