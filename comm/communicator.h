@@ -50,7 +50,8 @@ struct Options {
 // Arrays are on the CPU, from where they go by MPI, or on this rank's GPU, device(), and go by NCCL from GPU to GPU; on
 // every rank alike. The first call with arrays on GPUs opens NCCL. Throws DeviceError for an array elsewhere, CommError
 // where there is no NCCL, TypeError for dtypes that an operation does not take, ShapeError,
-// ValueError for ranks that do not exist, StateError for a default-constructed handle.
+// ValueError for ranks that do not exist, StateError for a default-constructed handle, and where a call would write to
+// an array that is part of a recorded computation. Autograd does not record calls: what they give counts as a constant.
 // Thread safety: one thread, since the order of the calls matters; waiting: any thread.
 class Communicator {
  public:

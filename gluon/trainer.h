@@ -111,7 +111,7 @@ class Trainer {
   // `deterministic`, else at once; `inputs`, whose first axis is that of the samples, come in these parts. Each part
   // draws numbers of its own, the same for any number of ranks if these have one seed. Returns the losses one after
   // another. Throws ValueError for no inputs and samples that do not divide by the shards, StateError for grad_req add,
-  // or several devices, under `deterministic`.
+  // several devices, or a SyncBatchNorm over ranks, under `deterministic`.
   NDArray backward_by_shards(std::span<const NDArray> inputs,
                              const std::function<NDArray(std::span<const NDArray>)>& loss,
                              std::source_location site = std::source_location::current());
@@ -142,8 +142,9 @@ class Trainer {
   // ShapeError or TypeError for a state that does not fit; then nothing is changed.
   void load_states(const std::filesystem::path& file);
   // The optimizer's name, states (momentum, means), the numbers of updates, the learning rate and the scale of losses,
-  // by parameter name: the arrays themselves. With shard_states all ranks call it, and get those of other ranks as
-  // copies; with another number of ranks set_states() takes them as well. Throws ValueError when two parameters have
+  // by parameter name: the arrays themselves. With shard_states, and with compression of type 2bit, which adds what
+  // each rank has not sent yet, all ranks call it, and get those of other ranks as copies; with another number of ranks
+  // set_states() takes them as well. Throws ValueError when two parameters have
   // one name.
   NamedArrays states() const;
   // What load_states() does with a file's arrays; `source` is named in errors. May block as that does.

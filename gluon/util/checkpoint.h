@@ -22,10 +22,10 @@ namespace gluon {
 // for a parameter without values, ValueError for names that are there twice and for a trainer that changes a parameter
 // which is neither the net's nor named in `more`, and the failure of a value.
 //
-// Of a trainer over ranks all ranks call it: rank 0 writes its arrays, with the optimizer's states of all ranks and
-// each rank's random numbers, and every call returns when the file is there. Where rank 0 could not write, the others
-// throw IoError, and where a rank is gone in the meantime CommError: none waits for ever. Any number of ranks reads the
-// file.
+// Of a trainer over ranks all ranks call it: rank 0 writes its arrays, with the optimizer's states of all ranks,
+// what 2bit has not sent of each rank's gradients, and each rank's random numbers, and every call returns when the file
+// is there. Where rank 0 could not write, the others throw IoError, and where a rank is gone in the meantime CommError:
+// none waits for ever. Any number of ranks reads the file.
 KAON_API void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
                               const NamedArrays& more = {});
 
