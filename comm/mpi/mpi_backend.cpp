@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -21,7 +20,6 @@
 namespace kaon::comm {
 namespace {
 
-// MPI counts in int: longer arrays go in pieces.
 constexpr int64_t most_elements = int64_t(1) << 30;
 
 MPI_Datatype type_of(DType dtype) {
@@ -143,7 +141,10 @@ class Requests final : public Pending, public engine::Pooled {
     int bytes = 0;
     check(MPI_Get_count(&status, MPI_BYTE, &bytes), name_);
     const int count = bytes / int(size_of(tags::has_room() ? tags::dtype_of(status.MPI_TAG) : call_.dtype));
-    if (count != expected || (tags::has_room() && status.MPI_TAG != tags::of_peer(call_))) {
+    const Kind wanted = call_.kind == Kind::recv ? Kind::send : call_.kind;
+    const bool fits =
+        !tags::has_room() || (tags::kind_of(status.MPI_TAG) == wanted && tags::dtype_of(status.MPI_TAG) == call_.dtype);
+    if (count != expected || !fits) {
       fail_received(status, expected, std::to_string(count));
     }
   }
@@ -164,37 +165,62 @@ class Requests final : public Pending, public engine::Pooled {
   Call call_;
 };
 
-// A broadcast, after the ranks have agreed on the root and the sizes: a rank that takes itself for the root would not
-// wait for anything.
-class Broadcast final : public Pending {
+// MPI counts in int: an array in pieces. At least one: an array without elements takes part as well.
+template <class F>
+void in_pieces(int64_t count, F&& piece) {
+  int64_t at = 0;
+  do {
+    const int64_t n = std::min(count - at, most_elements);
+    piece(at, int(n));
+    at += n;
+  } while (at < count);
+}
+
+// A collective of MPI's own, whose messages have no tags of ours, once the ranks have agreed on the call: MPI would add
+// numbers of other dtypes up, and a rank that takes itself for the root would not wait for anything.
+class Agreed final : public Pending, public engine::Pooled {
  public:
-  Broadcast(const Call& call, const std::shared_ptr<ShortSteps>& steps, MPI_Comm comm, int rank,
-            std::unique_ptr<Requests> all, std::function<void(Requests&)> begin)
-      : numbers_{call.peer, -call.peer, call.count, -call.count}, all_(std::move(all)), begin_(std::move(begin)) {
+  Agreed(const Call& call, const std::shared_ptr<ShortSteps>& steps, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         int rank)
+      : call_(call), type_(type), op_(op), comm_(comm), all_(name_of(call.kind)) {
     const Call least{.kind = Kind::all_reduce,
                      .op = Reduce::min,
                      .dtype = DType::int64,
                      .count = int64_t(std::size(numbers_)),
                      .in = numbers_,
                      .out = numbers_};
-    agreed_.reset(new (*steps) ShortAllReduce(least, steps, MPI_INT64_T, MPI_MIN, comm, rank, tags::of(call)));
+    agreement_.reset(new (*steps) ShortAllReduce(least, steps, MPI_INT64_T, MPI_MIN, comm, rank, tags::own(call)));
   }
   bool has_ended() override {
-    if (agreed_) {
-      if (!agreed_->has_ended()) return false;
+    if (agreement_) {
+      if (!agreement_->has_ended()) return false;
       // Ranks that differ wait for the watch.
       if (numbers_[0] != -numbers_[1] || numbers_[2] != -numbers_[3]) return false;
-      agreed_.reset();
-      begin_(*all_);
+      agreement_.reset();
+      begin();
     }
-    return all_->has_ended();
+    return all_.has_ended();
   }
 
  private:
-  int64_t numbers_[4];
-  std::unique_ptr<Pending> agreed_;
-  std::unique_ptr<Requests> all_;
-  std::function<void(Requests&)> begin_;
+  void begin() {
+    auto* const out = static_cast<std::byte*>(call_.out);
+    if (call_.kind == Kind::all_reduce) {
+      const void* const in = call_.in == call_.out ? MPI_IN_PLACE : call_.in;
+      return check(MPI_Iallreduce(in, out, int(call_.count), type_, op_, comm_, all_.add()), "all_reduce");
+    }
+    in_pieces(call_.count, [&](int64_t at, int n) {
+      check(MPI_Ibcast(out + at * int64_t(size_of(call_.dtype)), n, type_, call_.peer, comm_, all_.add()), "broadcast");
+    });
+  }
+
+  const Call call_;
+  const MPI_Datatype type_;
+  const MPI_Op op_;
+  const MPI_Comm comm_;
+  int64_t numbers_[4] = {call_.peer, -call_.peer, call_.count, -call_.count};  // the least of each, by all ranks
+  std::unique_ptr<Pending> agreement_;
+  Requests all_;
 };
 
 class MpiGroup final : public Group {
@@ -229,10 +255,7 @@ class MpiGroup final : public Group {
         }
         // Of many ranks: the way round all of them is long.
         if (c.count * bytes < least_ring_bytes * size_) {
-          auto sum = std::make_unique<Requests>("all_reduce");
-          const void* in = c.in == c.out ? MPI_IN_PLACE : c.in;
-          check(MPI_Iallreduce(in, c.out, int(c.count), type, op, comm_, sum->add()), "all_reduce");
-          return sum;
+          return std::make_unique<Agreed>(c, short_, type, op, comm_, rank_);
         }
         return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, tags::of(c), lane_of(c));
       }
@@ -246,14 +269,7 @@ class MpiGroup final : public Group {
         const MPI_Op op = c.kind == Kind::reduce_scatter ? operations().get(c.op, c.dtype) : MPI_OP_NULL;
         return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, tags::of(c), lane_of(c));
       }
-      case Kind::broadcast: {
-        auto begin = [this, type, bytes, count = c.count, data = c.out, root = c.peer](Requests& all) {
-          in_pieces(count, [&](int64_t at, int n) {
-            check(MPI_Ibcast(byte(data, at * bytes), n, type, root, comm_, all.add()), "broadcast");
-          });
-        };
-        return std::make_unique<Broadcast>(c, short_, comm_, rank_, std::make_unique<Requests>("broadcast"), begin);
-      }
+      case Kind::broadcast: return std::make_unique<Agreed>(c, short_, type, MPI_OP_NULL, comm_, rank_);
       case Kind::exchange: {
         auto both = std::make_unique<Requests>("exchange");
         in_pieces(c.count, [&](int64_t at, int n) {
@@ -322,17 +338,6 @@ class MpiGroup final : public Group {
   static constexpr int64_t least_ring_bytes = 16 << 10;  // a rank
   static const void* byte(const void* p, int64_t at) { return static_cast<const char*>(p) + at; }
   static void* byte(void* p, int64_t at) { return static_cast<char*>(p) + at; }
-  // At least once: an array without elements takes part as well.
-  template <class F>
-  static void in_pieces(int64_t count, F&& piece) {
-    int64_t at = 0;
-    do {
-      const int64_t n = std::min(count - at, most_elements);
-      piece(at, int(n));
-      at += n;
-    } while (at < count);
-  }
-
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   bool shares_memory_ = true;

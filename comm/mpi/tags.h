@@ -33,12 +33,6 @@ inline int of(const Call& c) {
 }
 inline Kind kind_of(int tag) { return Kind((tag >> low_bits) / dtypes / reductions % kinds); }
 inline DType dtype_of(int tag) { return DType((tag >> low_bits) % dtypes); }
-// Of a call's one message; rings add more than 1.
+// Of a call's messages; rings add 2 and more to of().
 inline int own(const Call& c) { return of(c) + (c.kind == Kind::send ? 0 : 1); }
-// What the peer's message has that belongs to this recv or exchange.
-inline int of_peer(const Call& c) {
-  Call theirs = c;
-  if (c.kind == Kind::recv) theirs.kind = Kind::send;
-  return own(theirs);
-}
 }  // namespace kaon::comm::tags

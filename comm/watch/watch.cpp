@@ -304,20 +304,20 @@ struct Watch::Impl {
 
   // Every rank hears of it; again at each sign of life, as long as it waits.
   void note_waiting(uint64_t number, const Waiting& w) {
-    Heard& heard = waiting[{w.communicator, w.rank}];
-    if (number <= heard.number) return;
-    heard = {number, w, Clock::now()};
+    Heard& last = heard[{w.communicator, w.rank}];
+    if (number <= last.number) return;
+    last = {number, w, Clock::now()};
     tell(MessageKind::waiting,
          fmt::format("{} {} {} {} {} {}", number, w.communicator, w.begun, w.rank, w.peer, w.call));
   }
   void look_at_waiting(Clock::time_point now) {
     for (const Waiting& own : callbacks.waiting(timeout / 2)) {
-      note_waiting(++tick_number, own);
+      note_waiting(++notes, own);
       if (own.peer < 0) continue;
-      const auto other = waiting.find({own.communicator, own.peer});
+      const auto other = heard.find({own.communicator, own.peer});
       // Heard since this rank's own call waits: both have waited at one time. The last bytes that the other one has
       // sent may still be on their way, for less than a few signs of life.
-      if (other == waiting.end() || now - other->second.when > 3 * interval()) continue;
+      if (other == heard.end() || now - other->second.when > 3 * interval()) continue;
       const Waiting& theirs = other->second.what;
       if (!own.waits_for_each_other(theirs)) continue;
       Suspicion& s = suspicions[own.communicator];
@@ -411,13 +411,13 @@ struct Watch::Impl {
     Waiting what;
     Clock::time_point when{};
   };
-  std::map<std::pair<uint64_t, int>, Heard> waiting;  // by communicator and rank
+  std::map<std::pair<uint64_t, int>, Heard> heard;  // of calls that wait, by communicator and rank
   struct Suspicion {
     uint64_t place = 0;  // of this rank's call
     Clock::time_point first{}, last{};
   };
   std::map<uint64_t, Suspicion> suspicions;  // by communicator
-  uint64_t tick_number = 0;
+  uint64_t notes = 0;                        // of this rank, so that each is passed on once
   std::promise<bool>* leaving = nullptr;
   Clock::time_point last_tick = Clock::now();
   bool has_failed = false, is_ending = false, suspects = false;
