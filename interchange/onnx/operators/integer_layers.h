@@ -8,8 +8,8 @@
 
 namespace kaon::onnx::convert {
 
-// Whether quantised layers, or convolutions of so many axes and groups, are computed with whole numbers: where the
-// processor multiplies these faster than floats.
+// Whether quantised layers are computed with whole numbers: where the processor multiplies these faster than floats.
+// For a convolution that depends on its axes and groups.
 bool computes_integers(int axes = 2, int64_t groups = 1);
 // While one lives, conversions on this thread do so, or not, on every processor.
 class IntegerScope {

@@ -9,8 +9,8 @@
 
 namespace kaon::ops {
 
-// The bytes of an image with border that one result reads: runs of consecutive ones. Distances in bytes; `level`: those
-// of a level.
+// The bytes of an image with border that one result reads: runs of consecutive ones. Distances in bytes. `level`:
+// the bytes of one level.
 struct Int8Patch {
   int64_t line = 0;                                              // between rows of the image
   int64_t rows = 1, columns = 1, length = 0;                     // runs, and the bytes of each
@@ -40,8 +40,8 @@ void int8_pack(const ConvGeometry& g, const int8_t* weights, int64_t block, std:
 // sum starts at, or null.
 void int8_direct(const Int8Patch& patch, const uint8_t* image, const std::byte* packed, int64_t width, int64_t first,
                  int64_t count, int64_t filter, int64_t filters, const int32_t* start, int32_t* sums, int64_t stride);
-// The same of levels of int16, of which the patch is, on every processor: with filters packed as int16 by blocks of
-// int8_lanes, of one of which they are.
+// The same for levels of int16, on every processor. `patch`: made for levels of two bytes. The filters are packed as
+// int16 in blocks of int8_lanes, and are of one block.
 void int8_direct_pairs(const Int8Patch& patch, const int16_t* image, const std::byte* packed, int64_t width,
                        int64_t first, int64_t count, int64_t filter, int64_t filters, int32_t* sums, int64_t stride);
 
