@@ -41,8 +41,8 @@ struct Int8ConvSet : KernelState {
   std::string implementation() const override;
 };
 
-// Whether such a layer is faster than one of floats: any where the processor sums four products at once, else one of
-// two axes and one group.
+// Whether such a convolution takes the place of one of floats: any does where the processor sums four products at once,
+// else one of two axes and one group.
 bool multiplies_int8(int axes, int64_t groups);
 
 // The set for these sizes; from the plan node's slot or the cache.
