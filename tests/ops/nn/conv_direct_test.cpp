@@ -32,13 +32,18 @@ struct Case {
 };
 
 // One vector of filters and more, the last one whole and not; rows of positions that fill the registers and not; runs
-// of taps longer than them; steps, gaps and borders that differ by axis; gradients whose vectors run over the taps.
+// of taps longer than them; channels by blocks, or too many of them without a divisor; steps, gaps and borders that
+// differ by axis; gradients whose vectors run over the taps.
 const Case cases[] = {{3, 1, 12, 40, 20, {5, 5}},
                       {1, 3, 9, 7, 16, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                       {2, 2, 11, 13, 37, {3, 2}, {2, 3}, {1, 1}, {0, 1}},
                       {1, 4, 14, 17, 33, {2, 3}, {1, 2}, {3, 2}, {2, 1}},
                       {2, 20, 6, 8, 50, {5, 5}},
                       {1, 5, 30, 1, 1, {4, 1}, {1, 1}, {1, 1}, {3, 0}},
+                      {1, 160, 7, 7, 48, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      {2, 288, 9, 3, 32, {3, 3}, {2, 1}, {1, 2}, {2, 2}},
+                      {1, 163, 5, 5, 16, {3, 3}, {1, 1}, {2, 1}, {1, 0}},
+                      {1, 2600, 1, 3, 80, {1, 1}},
                       {1, 1, 1, 100, 7, {1, 1}}};
 
 std::vector<float> numbers(int64_t n, uint32_t seed) {
@@ -68,11 +73,16 @@ void for_each_read(const ConvGeometry& g, F f) {
 
 // As direct_forward reads them.
 std::vector<float> in_blocks(const ConvGeometry& g, const std::vector<float>& w) {
-  const int64_t blocks = (g.out_channels + direct_block - 1) / direct_block, patch = g.taps() * g.in_channels;
-  std::vector<float> to(size_t(blocks * patch * direct_block), 0.f);
+  const int64_t groups = (g.out_channels + direct_block - 1) / direct_block, channels = direct_channels(g);
+  REQUIRE(g.in_channels % channels == 0);
+  std::vector<float> to(size_t(groups * g.taps() * g.in_channels * direct_block), 0.f);
   for (int64_t o = 0; o < g.out_channels; ++o) {
-    for (int64_t i = 0; i < patch; ++i) {
-      to[size_t((o / direct_block * patch + i) * direct_block + o % direct_block)] = w[size_t(o * patch + i)];
+    for (int64_t tap = 0; tap < g.taps(); ++tap) {
+      for (int64_t c = 0; c < g.in_channels; ++c) {
+        const int64_t block = o / direct_block * (g.in_channels / channels) + c / channels,
+                      row = (block * g.taps() + tap) * channels + c % channels;
+        to[size_t(row * direct_block + o % direct_block)] = w[weight_at(g, o, tap, c)];
+      }
     }
   }
   return to;
@@ -93,7 +103,15 @@ void check_forward(const ConvGeometry& g, bool with_bias, bool relu) {
     }
   });
   std::vector<float> y(size_t(results) + 1, NAN);
-  direct_forward(g, g.batch, x.data(), in_blocks(g, w).data(), with_bias ? bias.data() : nullptr, relu, y.data());
+  const auto blocks = in_blocks(g, w);
+  for (int64_t n = 0; n < g.batch; ++n) {
+    const int64_t image = n * g.in_positions() * g.in_channels, result = n * g.out_positions() * g.out_channels;
+    for (const ConvRows& rows : n == 0 ? rows_of_parts(g, 1 + g.out[0] / 3) : std::vector{all_rows(g)}) {
+      direct_forward(g, rows, x.data() + image + rows.in * g.in[1] * g.in_channels, blocks.data(),
+                     with_bias ? bias.data() : nullptr, relu,
+                     y.data() + result + rows.out * g.out[1] * g.out_channels);
+    }
+  }
   double worst = 0;
   for (size_t i = 0; i < size_t(results); ++i) {
     worst = std::max(worst, std::abs(double(y[i]) - (relu ? std::max(want[i], 0.) : want[i])));
@@ -151,7 +169,7 @@ TEST_CASE("direct convolution: NaN reaches the results that read it, and relu ke
   auto x = numbers(g.in_positions() * g.in_channels, 1);
   x[size_t((4 * g.in[1] + 3) * g.in_channels + 1)] = NAN;
   std::vector<float> y(size_t(g.out_positions() * g.out_channels));
-  direct_forward(g, 1, x.data(), in_blocks(g, numbers(g.weights(), 2)).data(), nullptr, true, y.data());
+  direct_forward(g, all_rows(g), x.data(), in_blocks(g, numbers(g.weights(), 2)).data(), nullptr, true, y.data());
   for (int64_t i = 0; i < g.out_positions(); ++i) {
     const bool reads = std::abs(i / g.out[1] - 4) <= 1 && std::abs(i % g.out[1] - 3) <= 1;
     for (int64_t o = 0; o < g.out_channels; ++o) REQUIRE(std::isnan(y[size_t(i * g.out_channels + o)]) == reads);

@@ -124,9 +124,32 @@ void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& 
   });
 }
 
+// What the products of `set` become on their way to the result.
+struct Products {
+  const ConvSet& set;
+  const float* bias;
+  bool direct_relu;
+
+  // Of the primitive, or of all `rows` of each of the images.
+  void compute(const ConvGeometry& g, const onednn::Primitive& conv, const ConvRows& rows, int64_t images, const float* x,
+               const float* w, float* y, int64_t channel = 0) const {
+    const float* const shift = bias ? bias + channel : nullptr;
+    if (set.algorithm == ConvAlgorithm::direct) {
+      for (int64_t i = 0; i < images; ++i) {
+        direct_forward(g, rows, x + i * g.in_positions() * g.in_channels, w, shift, direct_relu,
+                       y + i * g.out_positions() * g.out_channels);
+      }
+    } else if (shift) {
+      conv.run(x, w, y, shift);
+    } else {
+      conv.run(x, w, y);
+    }
+  }
+};
+
 // Every image in parts of its first spatial axis. With `apart` the products may not be written to the result first.
 void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
-                      const Images& result, const float* w, const float* bias, const Epilogue<float>& epilogue,
+                      const Images& result, const float* w, const Products& sums, const Epilogue<float>& epilogue,
                       bool apart) {
   const PackedWeights weights(c, set.to_inner, w);
   const int64_t in_row = g.in_positions() / g.in[0], out_row = g.out_positions() / g.out[0];  // positions
@@ -134,18 +157,14 @@ void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& se
   apart = apart || result.parts_are_staged();
   c.run.parallel_for(g.batch * parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const ConvPiece& part = set.parts[size_t(i % parts)];
-      const int64_t image = i / parts, first = part.out * out_row, positions = part.out_rows * out_row;
-      const size_t in_bytes = in.parts_are_staged() ? in.part_bytes(part.in_rows * in_row) : 0;
+      const auto& [rows, run] = set.parts[size_t(i % parts)];
+      const int64_t image = i / parts, first = rows.out * out_row, positions = rows.out_rows * out_row;
+      const size_t in_bytes = in.parts_are_staged() ? in.part_bytes(rows.in_rows * in_row) : 0;
       const Scratch staging(in_bytes + (apart ? result.part_bytes(positions) : 0));
-      const float* const data = in.part(image, part.in * in_row, part.in_rows * in_row, staging.as<float>());
+      const float* const data = in.part(image, rows.in * in_row, rows.in_rows * in_row, staging.as<float>());
       float* const products =
           apart ? reinterpret_cast<float*>(staging.data() + in_bytes) : result.outside(image) + first * g.out_channels;
-      if (bias) {
-        part.run.run(data, weights.data(), products, bias);
-      } else {
-        part.run.run(data, weights.data(), products);
-      }
+      sums.compute(g, run, rows, 1, data, weights.data(), products);
       result.finish_part(products, image, first, positions, epilogue);
     }
   });
@@ -154,8 +173,10 @@ void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& se
 // Every piece in slices of its output channels. The products of a slice are kept apart from the result, of which they
 // are no whole piece. The pieces divide the batch.
 void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
-                       const Images& result, const float* w, const float* bias, const Epilogue<float>& epilogue) {
+                       const Images& result, const float* w, const Products& sums, const Epilogue<float>& epilogue) {
   const int64_t channels = g.out_channels / set.slices, positions = g.out_positions();
+  ConvGeometry one = g;  // of a slice
+  one.out_channels = channels;
   SmallArray<PackedWeights> weights(size_t(set.slices), [&](size_t slice) {
     return PackedWeights(c, set.to_inner, w + int64_t(slice) * (g.weights() / set.slices));
   });
@@ -177,11 +198,7 @@ void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& s
       const Scratch staging(products_bytes + slice_bytes);
       float* const products = staging.as<float>();
       const float* const data = in.place(piece * set.piece, staged + in_bytes * size_t(piece));
-      if (bias) {
-        set.full.run(data, weights[size_t(slice)].data(), products, bias + slice * channels);
-      } else {
-        set.full.run(data, weights[size_t(slice)].data(), products);
-      }
+      sums.compute(one, set.full, all_rows(g), set.piece, data, weights[size_t(slice)].data(), products, slice * channels);
       for (int64_t k = 0; k < set.piece; ++k) {
         const float* image = products + k * image_products;
         if (converted) {
@@ -205,12 +222,12 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
   const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), has_bias);
   if (set->algorithm == ConvAlgorithm::winograd) return winograd_forward(c, g, *set->winograd, x, w, y, epilogue);
   const float* const bias = epilogue.take_bias();
+  const Products sums{*set, bias, set->algorithm == ConvAlgorithm::direct && epilogue.take_relu()};
   const Images in(x, set->in, g.in_channels, g.in_positions());
   const Images result(y, set->out, g.out_channels, g.out_positions());
-  if (!set->parts.empty()) return forward_in_parts(c, g, *set, in, result, w, bias, epilogue, in_place);
-  if (set->slices > 1) return forward_in_slices(c, g, *set, in, result, w, bias, epilogue);
+  if (!set->parts.empty()) return forward_in_parts(c, g, *set, in, result, w, sums, epilogue, in_place);
+  if (set->slices > 1) return forward_in_slices(c, g, *set, in, result, w, sums, epilogue);
   const PackedWeights weights(c, set->to_inner, w);
-  const bool is_direct = set->algorithm == ConvAlgorithm::direct, direct_relu = is_direct && epilogue.take_relu();
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
     const size_t in_bytes = in.staging_bytes(images), out_bytes = result.staging_bytes(images);
     const Scratch staging(in_bytes + out_bytes + (in_place ? result.bytes(images) : 0));
@@ -219,14 +236,7 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
     const Images out = in_place ? result.moved(reinterpret_cast<float*>(out_staging + out_bytes), first) : result;
     in.bring_in(first, images, staging.data());
     const float* const data = in.place(first, staging.data());
-    float* const products = out.place(first, out_staging);
-    if (is_direct) {
-      direct_forward(g, images, data, weights.data(), bias, direct_relu, products);
-    } else if (bias) {
-      conv.run(data, weights.data(), products, bias);
-    } else {
-      conv.run(data, weights.data(), products);
-    }
+    sums.compute(g, conv, all_rows(g), images, data, weights.data(), out.place(first, out_staging));
     out.carry_out(first, images, out_staging);
     result.finish(out.outside(first), first, images, epilogue);
   });

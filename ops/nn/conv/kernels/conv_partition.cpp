@@ -75,6 +75,8 @@ void ConvPartitions::add(const ConvPartition& partition) {
   if (count == 0 || partition != all[0]) all[size_t(count++)] = partition;
 }
 
+ConvRows all_rows(const ConvGeometry& g) { return {0, g.out[0], 0, g.in[0], g.pad[0], g.pad[0]}; }
+
 std::vector<ConvRows> rows_of_parts(const ConvGeometry& g, int64_t parts) {
   std::vector<ConvRows> all;
   for (int64_t i = 0; i < parts; ++i) {

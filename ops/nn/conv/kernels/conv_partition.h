@@ -42,6 +42,9 @@ struct ConvRows {
   int64_t out, out_rows, in, in_rows, pad_before, pad_after;
 };
 
+// All rows.
+ConvRows all_rows(const ConvGeometry& g);
+
 // Splits the first spatial axis into `parts` of about one size; empty when a part would read nothing but the border.
 std::vector<ConvRows> rows_of_parts(const ConvGeometry& g, int64_t parts);
 

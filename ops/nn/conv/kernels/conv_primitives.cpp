@@ -166,10 +166,14 @@ Made make_first(ConvKind kind, const ConvGeometry& g, int64_t images, std::span<
   throw Error("[Convolution] oneDNN has no implementation for these sizes");
 }
 
-// The primitives of the parts, all with the weights in one layout; false where oneDNN has none.
+// The parts, and their primitives with the weights of all in one layout; false where oneDNN has none.
 bool make_parts(ConvSet& set, const ConvGeometry& g, const ConvStrategy& strategy, bool bias, Made& first) {
   constexpr ConvLayouts channels_last{ImageLayout::channels_last, ImageLayout::channels_last};
   for (const ConvRows& rows : rows_of_parts(g, strategy.partition.parts)) {
+    if (strategy.algorithm == ConvAlgorithm::direct) {
+      set.parts.push_back({rows, {}});
+      continue;
+    }
     const bool is_first = set.parts.empty();
     auto made = try_make(ConvKind::forward, g, 1, channels_last, bias, is_first ? nullptr : &first.weights, &rows,
                          Kernels::fast);
@@ -177,7 +181,7 @@ bool make_parts(ConvSet& set, const ConvGeometry& g, const ConvStrategy& strateg
       set.parts.clear();
       return false;
     }
-    set.parts.push_back({std::move(made->run), rows.out, rows.out_rows, rows.in, rows.in_rows});
+    set.parts.push_back({rows, std::move(made->run)});
     if (is_first) first = std::move(*made);
   }
   return !set.parts.empty();
@@ -192,7 +196,17 @@ Made made_without_primitive(ConvKind kind, const ConvGeometry& g, ConvAlgorithm 
   made.given_weights = given_weights(g);
   if (algorithm == ConvAlgorithm::direct && kind == ConvKind::forward) {
     static_assert(direct_block == 16);
-    made.weights = Desc(dims, dnnl::memory::data_type::f32, Tag::Ohwi16o);
+    const int64_t taps = g.taps(), block = direct_channels(g), blocks = channels / block;
+    if (blocks == 1) {
+      made.weights = Desc(dims, dnnl::memory::data_type::f32, Tag::Ohwi16o);
+    } else {
+      // (block of filters, filter, block of channels, channel, tap)
+      const Dims split{filters / 16, 16, blocks, block, taps};
+      const int64_t row = taps * channels, channel = g.weights_channels_last ? 1 : taps;
+      made.given_weights =
+          onednn::strided(split, {16 * row, row, block * channel, channel, g.weights_channels_last ? channels : 1});
+      made.weights = onednn::strided(split, {16 * row, 1, 16 * taps * block, 16, 16 * block});
+    }
   } else if (algorithm == ConvAlgorithm::direct && direct_filters_last(g)) {
     made.weights = onednn::strided(dims, {1, filters, g.kernel[1] * channels * filters, channels * filters});
   } else {

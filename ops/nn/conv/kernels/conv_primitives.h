@@ -9,10 +9,10 @@
 
 namespace kaon::ops {
 
-// A part of the first spatial axis of every image, with its own primitive: the rows that it writes and reads.
+// A part of the first spatial axis of every image, with its own primitive unless the algorithm has none.
 struct ConvPiece {
+  ConvRows rows;
   onednn::Primitive run;
-  int64_t out = 0, out_rows = 0, in = 0, in_rows = 0;
 };
 
 struct ConvSet : KernelState {

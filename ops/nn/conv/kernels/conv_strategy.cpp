@@ -77,7 +77,7 @@ ConvStrategy ConvStrategy::by_rules(ConvKind kind, const ConvGeometry& g, ImageL
                               (out == ImageLayout::channels_last || g.taps() > 1) && g.groups == 1;
   // with few positions and many weights slices of channels are better: each thread reads its own weights only
   if (can_have_parts && g.out_positions() >= 150) strategy.partition = strategy.partition.or_parts(g);
-  if (!strategy.partition.divides_images() && direct_pays(kind, g, out)) strategy.algorithm = ConvAlgorithm::direct;
+  if (direct_pays(kind, g, out)) strategy.algorithm = ConvAlgorithm::direct;
   return strategy;
 }
 
@@ -93,10 +93,7 @@ ConvStrategy ConvStrategy::of_variant(ConvKind kind, const ConvGeometry& g, Imag
     return strategy;
   }
   strategy.algorithm = OtherAlgorithms(kind, g, true).all[number - by_onednn];
-  if (strategy.algorithm != ConvAlgorithm::winograd) {
-    if (strategy.partition.divides_images()) throw no_conv_variant();
-    return strategy;
-  }
+  if (strategy.algorithm != ConvAlgorithm::winograd) return strategy;
   const WinogradPartitions blocks(kind, g);
   if (int(partition) >= blocks.count || !winograd_fits(kind, g, in, out)) throw no_conv_variant();
   strategy.winograd = blocks.all[partition];
