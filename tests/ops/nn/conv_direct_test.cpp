@@ -108,8 +108,7 @@ void check_forward(const ConvGeometry& g, bool with_bias, bool relu) {
     const int64_t image = n * g.in_positions() * g.in_channels, result = n * g.out_positions() * g.out_channels;
     for (const ConvRows& rows : n == 0 ? rows_of_parts(g, 1 + g.out[0] / 3) : std::vector{all_rows(g)}) {
       direct_forward(g, rows, x.data() + image + rows.in * g.in[1] * g.in_channels, blocks.data(),
-                     with_bias ? bias.data() : nullptr, relu,
-                     y.data() + result + rows.out * g.out[1] * g.out_channels);
+                     with_bias ? bias.data() : nullptr, relu, y.data() + result + rows.out * g.out[1] * g.out_channels);
     }
   }
   double worst = 0;

@@ -122,6 +122,7 @@ void sum_results(const Patch& p, const Results& r) {
         for (int v = 0; v < Vectors; v += int(direct_block / n)) __builtin_prefetch(r.soon[v] + soon, 0, 2);
       }
       const int64_t end = first + p.length;
+#pragma GCC unroll 2
       for (int64_t k = first; k < end; ++k, at += direct_block) {
         V w[Vectors];
 #pragma GCC unroll 4
@@ -179,7 +180,8 @@ void ForwardRows(const ConvGeometry& g, int64_t rows, const float* x, const floa
   const Patch patch(g, channels);
   const int64_t block = direct_block * patch.size();  // weights of one block of channels
   const auto weights = [&](int64_t filter, int64_t channel) {
-    return w + (filter / direct_block * (g.in_channels / channels) + channel / channels) * block + filter % direct_block;
+    return w + (filter / direct_block * (g.in_channels / channels) + channel / channels) * block +
+           filter % direct_block;
   };
   int vectors = 0;
   for (int64_t c = 0; c < filters; c += vectors * n) {

@@ -20,8 +20,8 @@ int64_t direct_channels(const ConvGeometry& g);
 
 // Images are channels last. On this thread. y (out_rows, out[1], filters), rows of one image's results, from the rows
 // of the image that they read, x (in_rows, in[1], channels), plus the bias (filters) unless it is null, through relu
-// where it is asked for; NaN stays NaN. The weights are (block of filters, block of channels, tap, channel of the block,
-// filter of the block), zeros for the filters that the last block lacks.
+// where it is asked for; NaN stays NaN. The weights are (block of filters, block of channels, tap, channel of the
+// block, filter of the block), zeros for the filters that the last block lacks.
 void direct_forward(const ConvGeometry& g, const ConvRows& rows, const float* x, const float* w, const float* bias,
                     bool relu, float* y);
 // dw (tap, channel, filter) where filters fill vectors better than a row of taps does, else (filter, tap, channel).

@@ -131,8 +131,8 @@ struct Products {
   bool direct_relu;
 
   // Of the primitive, or of all `rows` of each of the images.
-  void compute(const ConvGeometry& g, const onednn::Primitive& conv, const ConvRows& rows, int64_t images, const float* x,
-               const float* w, float* y, int64_t channel = 0) const {
+  void compute(const ConvGeometry& g, const onednn::Primitive& conv, const ConvRows& rows, int64_t images,
+               const float* x, const float* w, float* y, int64_t channel = 0) const {
     const float* const shift = bias ? bias + channel : nullptr;
     if (set.algorithm == ConvAlgorithm::direct) {
       for (int64_t i = 0; i < images; ++i) {
@@ -198,7 +198,8 @@ void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& s
       const Scratch staging(products_bytes + slice_bytes);
       float* const products = staging.as<float>();
       const float* const data = in.place(piece * set.piece, staged + in_bytes * size_t(piece));
-      sums.compute(one, set.full, all_rows(g), set.piece, data, weights[size_t(slice)].data(), products, slice * channels);
+      sums.compute(one, set.full, all_rows(g), set.piece, data, weights[size_t(slice)].data(), products,
+                   slice * channels);
       for (int64_t k = 0; k < set.piece; ++k) {
         const float* image = products + k * image_products;
         if (converted) {

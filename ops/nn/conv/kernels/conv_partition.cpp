@@ -49,12 +49,11 @@ ConvPartition ConvPartition::by_rules(ConvKind kind, const ConvGeometry& g) {
   return {slices > 1 ? 1 : images_per_piece(kind, g), slices};
 }
 
-// Parts of an image keep the kernel's full width of channels, and are contiguous with channels last. Parts of a few
-// rows lose more than they gain.
-ConvPartition ConvPartition::or_parts(const ConvGeometry& g) const {
-  constexpr int64_t cached = 100'000, rows = 7;
+// Parts of an image keep the kernel's full width of channels, and are contiguous with channels last.
+ConvPartition ConvPartition::or_parts(const ConvGeometry& g, int64_t least_rows, int64_t most) const {
+  constexpr int64_t cached = 100'000;
   const int64_t by_cache = g.out_positions() * g.out_channels / cached;
-  const int64_t wanted = by_cache > 4 ? by_cache : pieces_of_image(g, std::min<int64_t>(g.out[0] / rows, 4));
+  const int64_t wanted = by_cache > most ? by_cache : pieces_of_image(g, std::min(g.out[0] / least_rows, most));
   return wanted > 1 ? ConvPartition{1, 1, std::min(wanted, g.out[0])} : *this;
 }
 

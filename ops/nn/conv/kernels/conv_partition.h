@@ -22,8 +22,9 @@ struct ConvPartition {
   // By rules that were measured; no parts.
   static ConvPartition by_rules(ConvKind kind, const ConvGeometry& g);
   // Parts, where results should still be in cache for the next computation or the batch is small, else this partition.
-  // For a forward whose results are channels last or in blocks.
-  ConvPartition or_parts(const ConvGeometry& g) const;
+  // For a forward whose results are channels last or in blocks. Those of a small batch have so many rows at least, and
+  // an image has so many of them at most.
+  ConvPartition or_parts(const ConvGeometry& g, int64_t least_rows, int64_t most) const;
 };
 
 // Every partition that may pay, the one of the rules first.

@@ -6,6 +6,7 @@
 #include "kaon/ops/kernels/image_layout.h"
 #include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
+#include "kaon/ops/nn/conv/kernels/conv_direct.h"
 #include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 #include "kaon/ops/nn/conv/kernels/winograd_gradient.h"
@@ -90,8 +91,8 @@ bool winograd_pays(ConvKind kind, const ConvGeometry& whole) {
     return positions >= 64 && products_of(g, tile_size_of_weights(g)) * 2 <= positions * 9;
   }
   // tiles that are half full at least, and positions enough for the larger weights
-  const int64_t size = tile_size(g);
-  return tiles_of(g, size) * size * size <= 2 * positions && (has_few_weights(g) || positions >= 40);
+  const int64_t size = tile_size(g), least = kind == ConvKind::forward && direct_pays_forward(g) ? 100 : 40;
+  return tiles_of(g, size) * size * size <= 2 * positions && (has_few_weights(g) || positions >= least);
 }
 
 namespace {

@@ -157,7 +157,9 @@ void multiply_rows(const Products& p) {
     const float *w = p.weights + k, *ahead = p.ahead;
     for (int64_t c = 0; c < p.in_channels; c += block) {
       const float* x = p.input + c / block * p.block_stride;
-      for (int64_t i = 0; i < std::min(block, p.in_channels - c); ++i, ++x, w += panel) {
+      const int64_t count = std::min(block, p.in_channels - c);
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < count; ++i, ++x, w += panel) {
         if (Lines > 0 && k == 0) {
           for (int line = 0; line < Lines; ++line, ahead += 16) __builtin_prefetch(ahead, 0, 2);
         }
