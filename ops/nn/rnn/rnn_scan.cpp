@@ -124,9 +124,11 @@ class Scan {
   void cells(int64_t t, int64_t piece, const T* before, T* after) {
     const int64_t columns = sums_.columns_of(piece), count = columns / s_.gates(), first = piece * units_;
     const Scratch scratch(size_t(s_.batch * columns) * sizeof(T));
-    if (s_.batch == 1) fetch(t, first, count, after);
+    constexpr int64_t ahead = 2;  // rows
+    for (int64_t n = 0; n < std::min(s_.batch, ahead); ++n) fetch(t, n, first, count, after);
     recurrent_sums(piece, before, scratch.as<T>());
     for (int64_t n = 0; n < s_.batch; ++n) {
+      if (n + ahead < s_.batch) fetch(t, n + ahead, first, count, after);
       const int64_t row = t * s_.batch + n, own = n * s_.hidden + first;
       const T* const x = c_.in(0).as<T>() + row * s_.gate_columns() + first;
       const T* const sums = scratch.as<T>() + n * columns;
@@ -147,11 +149,12 @@ class Scan {
   }
 
   // What a row reads and writes beside the product is in memory, or in another core's cache, until now: it comes while
-  // the product runs.
-  void fetch(int64_t t, int64_t first, int64_t count, const T* after) const {
-    fetch_to_read(c_.in(0).as<T>() + t * s_.gate_columns() + first, count, s_.gates(), s_.hidden);
-    fetch_to_write(saved_at(t, first), count, saved_blocks(s_.mode), s_.hidden);
-    if (!s_.projected) fetch_to_write(after + first, count);
+  // the product or an earlier row runs.
+  void fetch(int64_t t, int64_t n, int64_t first, int64_t count, const T* after) const {
+    const int64_t row = t * s_.batch + n;
+    fetch_to_read(c_.in(0).as<T>() + row * s_.gate_columns() + first, count, s_.gates(), s_.hidden);
+    fetch_to_write(saved_at(row, first), count, saved_blocks(s_.mode), s_.hidden);
+    if (!s_.projected) fetch_to_write(after + n * s_.hidden + first, count);
   }
 
   T* saved_at(int64_t row, int64_t first) const {

@@ -111,10 +111,12 @@ class ScanBackward {
   // gradient of the step's result is made.
   void through_sums(int64_t t, int64_t piece, const T* d_sums) {
     const int64_t count = to_result_.columns_of(piece), first = piece * to_result_.width();
-    if (s_.batch == 1 && !s_.projected) fetch(t, first, count);
+    constexpr int64_t ahead = 2;  // rows
+    for (int64_t n = 0; n < std::min(s_.batch, ahead); ++n) fetch(t, n, first, count);
     if (d_sums) add_product(piece, d_sums);
     const Scratch scratch(size_t(count) * sizeof(T));
     for (int64_t n = 0; n < s_.batch; ++n) {
+      if (n + ahead < s_.batch) fetch(t, n + ahead, first, count);
       const int64_t at = (t * s_.batch + n) * s_.result + first;
       T* const d_state = d_state_ + n * s_.result + first;
       T* const head = s_.projected ? heads_ + at : scratch.as<T>();
@@ -134,16 +136,24 @@ class ScanBackward {
   }
 
   // What a row reads and writes beside the product is in memory, or in another core's cache, until now: it comes while
-  // the product runs.
-  void fetch(int64_t t, int64_t first, int64_t count) const {
-    fetch_to_read(c_.in(0).as<T>() + t * s_.result + first, count);
+  // the product or an earlier row runs.
+  void fetch(int64_t t, int64_t n, int64_t first, int64_t count) const {
+    const int64_t row = t * s_.batch + n;
+    fetch_to_read(c_.in(0).as<T>() + row * s_.result + first, count);
+    if (s_.projected) return;
     if (has_saved_) {
-      const T* const saved = c_.in(5).as<T>() + t * s_.saved_columns() + first;
+      const T* const saved = c_.in(5).as<T>() + row * s_.saved_columns() + first;
       fetch_to_read(saved, count, saved_blocks(s_.mode), s_.hidden);
+      if (s_.mode == RnnMode::lstm && s_.step(0) != t) fetch_to_read(cell_before(t, n) + first, count);
     }
-    const int64_t gates = t * s_.gate_columns() + first;
+    const int64_t gates = row * s_.gate_columns() + first;
     fetch_to_write(d_gates_ + gates, count, s_.gates(), s_.hidden);
     if (d_sums_ != d_gates_) fetch_to_write(d_sums_ + gates, count, s_.gates(), s_.hidden);
+  }
+
+  // Of a step that is not the first.
+  const T* cell_before(int64_t t, int64_t n) const {
+    return c_.in(5).as<T>() + (s_.before(t) * s_.batch + n) * s_.saved_columns() + 4 * s_.hidden;
   }
 
   void through_projection(int64_t t, int64_t piece) {
@@ -176,8 +186,7 @@ class ScanBackward {
     if (s_.mode == RnnMode::lstm) {
       const bool is_first = s_.step(0) == t;
       const T* const c_before =
-          is_first ? c_.in(3).as<T>() + n * s_.state_columns() + s_.result + first
-                   : c_.in(5).as<T>() + (s_.before(t) * s_.batch + n) * s_.saved_columns() + 4 * s_.hidden + first;
+          is_first ? c_.in(3).as<T>() + n * s_.state_columns() + s_.result + first : cell_before(t, n) + first;
       rows_.lstm_backward(count, saved, s_.hidden, c_before, head, bounds_, d_cell_ + n * s_.hidden + first, d_gates,
                           s_.hidden);
       if (s_.projected) rows_.lstm_output(count, saved, s_.hidden, hidden_ + row * s_.hidden + first);
