@@ -33,7 +33,7 @@ Ring::Ring(const Call& call, std::span<const int64_t> part_elements, std::shared
       first_hop_(call.kind == Kind::all_gather ? size - 1 : 0),
       end_hop_(call.kind == Kind::reduce_scatter ? size - 1 : 2 * (size - 1)) {
   RingMemory& m = *all_;
-  if (!m.partial && size > 1) m.partial.reset(new std::byte[m.window * size_t(m.most_bytes)]);
+  if (!m.partial && size > 1) m.partial = MessageMemory(m.window * size_t(m.most_bytes));
   m.part_begins.resize(size_t(size));
   m.part_bytes.resize(size_t(size));
   int64_t begin = 0;
@@ -111,7 +111,7 @@ void Ring::go_on(size_t place) {
   const uint64_t window = all_->window;
   const uint64_t number = ended_ + (place + window - ended_ % window) % window;
   const int tag = first_tag_ + int((2 * number + !is_partial) % num_tags);
-  std::byte* const partial = all_->partial.get() + place * size_t(all_->most_bytes);
+  std::byte* const partial = all_->partial.data() + place * size_t(all_->most_bytes);
   if (piece.receives) {
     check(MPI_Irecv(is_partial ? partial : result(piece), int(piece.bytes), MPI_BYTE, (rank_ + size_ - 1) % size_, tag,
                     comm_, &all_->requests[place]),
@@ -133,7 +133,7 @@ void Ring::took(size_t place) {
     return go_on(place);
   }
   if (reduces(piece.hop)) {
-    std::byte* const partial = all_->partial.get() + place * size_t(all_->most_bytes);
+    std::byte* const partial = all_->partial.data() + place * size_t(all_->most_bytes);
     // The sum is to be where the next hop looks for it: the result's place once it is whole.
     const bool is_whole = !reduces(piece.hop + 1);
     const int count = int(piece.bytes / element_bytes_);

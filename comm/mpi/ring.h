@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
+#include "kaon/comm/mpi/message_memory.h"
 #include "kaon/engine/block_pool.h"
 
 namespace kaon::comm {
@@ -38,7 +39,7 @@ struct RingMemory {
   std::vector<MPI_Status> statuses = std::vector<MPI_Status>(window);
   std::vector<int> ended = std::vector<int>(window);
   std::vector<int64_t> part_begins, part_bytes;  // by owner
-  std::unique_ptr<std::byte[]> partial;          // a piece as it comes, for each place of the window; made at first use
+  MessageMemory partial;                         // a piece as it comes, for each place of the window; made at first use
 };
 
 // An all_reduce, reduce_scatter or all_gather over ranks. An array is cut into pieces, each of which has an

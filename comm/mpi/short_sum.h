@@ -13,6 +13,7 @@
 
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/mpi/check.h"
+#include "kaon/comm/mpi/message_memory.h"
 
 namespace kaon::comm {
 
@@ -46,9 +47,9 @@ struct ShortSteps {
   }
 
   std::vector<Step> steps;
-  int64_t longest;                                                // the bytes of an array that is short
-  std::unique_ptr<std::byte[]> other{new std::byte[most_bytes]};  // another rank's part
-  std::unique_ptr<std::byte[]> spare;                             // the memory of the call that has ended last
+  int64_t longest;                     // the bytes of an array that is short
+  MessageMemory other{most_bytes};     // another rank's part
+  std::unique_ptr<std::byte[]> spare;  // the memory of the call that has ended last
 };
 
 // AddressSanitizer is to see every life of a call.
@@ -117,7 +118,7 @@ class ShortAllReduce final : public Pending {
     is_counted_ = false;
     has_begun_ = true;
     if (kind != Kind::give) {
-      check(MPI_Irecv(all_->other.get(), int(ShortSteps::most_bytes), MPI_BYTE, peer, tag_, comm_, &requests_[0]),
+      check(MPI_Irecv(all_->other.data(), int(ShortSteps::most_bytes), MPI_BYTE, peer, tag_, comm_, &requests_[0]),
             "all_reduce");
     }
     if (kind == Kind::give || kind == Kind::exchange) {
@@ -125,11 +126,11 @@ class ShortAllReduce final : public Pending {
     }
   }
   void copy_other() {
-    if (bytes_ > 0) std::memcpy(out_, all_->other.get(), size_t(bytes_));
+    if (bytes_ > 0) std::memcpy(out_, all_->other.data(), size_t(bytes_));
   }
   // The lower rank's first: the same bits on both sides, also of NaN.
   void reduce(int peer) {
-    std::byte *first = out_, *second = all_->other.get();
+    std::byte *first = out_, *second = all_->other.data();
     if (peer < rank_) std::swap(first, second);
     check(MPI_Reduce_local(first, second, count_, type_, op_), "all_reduce");  // to the second one
     if (second != out_) copy_other();
