@@ -47,6 +47,15 @@ TEST_CASE("convolution in slices: equals float64, and the batch has no influence
   }
 }
 
+TEST_CASE("convolution in parts: where some would read the border alone it equals float64 too", "[arithmetic]") {
+  const NDArray x = numbers({1, 4, 40, 64}), w = numbers({128, 3, 3, 64}, 2) * 0.1;
+  const auto convolve = [](const NDArray& x, const NDArray& w) {
+    return nd.Convolution(
+        x, w, {.kernel = {3, 3}, .pad = {20, 1}, .num_filter = 128, .no_bias = true, .layout = ConvLayout::NHWC});
+  };
+  require_near(convolve(x, w), convolve(x.astype(DType::float64), w.astype(DType::float64)).asvector<double>(), 1e-5);
+}
+
 TEST_CASE("convolution in slices: planned with all that is fused equals imperative", "[arithmetic][unsanitized]") {
   for (const Sizes& s : all_sizes) {
     const int64_t filters = s.w[0];

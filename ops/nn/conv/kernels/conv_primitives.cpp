@@ -253,13 +253,13 @@ onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, con
     }
     const bool is_own = algorithm != ConvAlgorithm::onednn;
     Made full;
-    if (is_own) full = made_without_primitive(kind, g, algorithm);
     const bool has_parts =
         partition.parts > 1 && out != ImageLayout::row_major && make_parts(*set, g, strategy, bias, full);
-    // where oneDNN has no fast kernel for them: as without
+    // where oneDNN has no fast kernel for them, or one would read the border alone: as without
     const ConvPartition pieces = partition.parts == 1 || has_parts ? partition : ConvPartition::by_rules(kind, g);
     set->slices = pieces.slices, set->piece = pieces.images;
     if (partition.parts > 1) g.out_channels /= pieces.slices;
+    if (is_own) full = made_without_primitive(kind, g, algorithm);
     if (is_chosen && partition.parts > 1 && !has_parts) throw no_conv_variant();
     const Kernels kernels = is_chosen ? Kernels::fast : Kernels::all;
     if (!has_parts && !is_own) full = make_first(kind, g, set->piece, layouts, bias, kernels);
