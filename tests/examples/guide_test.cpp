@@ -183,6 +183,7 @@ TEST_CASE("guide: blocks", "[docs]") {
   CHECK(net.hidden.weight.shape() == Shape(16, 0));  // 0: not known yet
   NDArray y = net(nd.ones({2, 8}));
   CHECK(net.collect_params().get("hidden_weight").shape() == Shape(16, 8));
+  for (const gluon::Parameter& p : net.collect_params()) fmt::print("{} {}\n", p.name(), p.shape().str());
   net.hybridize({.static_alloc = true, .verify = 1});
   CHECK(nd.norm(net(nd.ones({2, 8})) - y).asscalar<float>() < 1e-5);
 
