@@ -346,6 +346,8 @@ bool direct_pays_forward(const ConvGeometry& g) {
   return g.in_channels < 32 && g.out_channels % direct_block != 0;
 }
 
+bool direct_pays_divided() { return HWY_DYNAMIC_DISPATCH(VectorLanes)() == 8; }
+
 // oneDNN fills vectors up for filters and channels alike. With AVX2 its sums over many positions of few channels take
 // 1.1 to 1.8 times as long.
 bool direct_pays_backward_weight(const ConvGeometry& g) {

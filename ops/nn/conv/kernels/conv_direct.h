@@ -11,6 +11,8 @@ bool direct_fits(const ConvGeometry& g);
 // Against oneDNN's kernels for images with channels last.
 bool direct_pays_forward(const ConvGeometry& g);
 bool direct_pays_backward_weight(const ConvGeometry& g);
+// Whether the first one holds for slices and parts of an image, too: with AVX2, the only vectors measured.
+bool direct_pays_divided();
 
 // Output channels that are consecutive in the weights of direct_forward.
 constexpr int64_t direct_block = 16;

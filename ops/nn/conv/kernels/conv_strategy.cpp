@@ -75,12 +75,13 @@ ConvStrategy ConvStrategy::by_rules(ConvKind kind, const ConvGeometry& g, ImageL
   const bool cheap_copy = in == out || g.in_channels <= 4;
   const bool can_have_parts = kind == ConvKind::forward && out != ImageLayout::row_major && cheap_copy &&
                               (out == ImageLayout::channels_last || g.taps() > 1) && g.groups == 1;
-  if (direct_pays(kind, g, out)) strategy.algorithm = ConvAlgorithm::direct;
+  const bool pays = direct_pays(kind, g, out), pays_divided = pays && direct_pays_divided();
   // with few positions and many weights slices of channels are better: each thread reads its own weights only
   if (can_have_parts && g.out_positions() >= 150) {
-    const bool is_direct = strategy.algorithm == ConvAlgorithm::direct;  // oneDNN is slow in parts of a few rows
-    strategy.partition = strategy.partition.or_parts(g, is_direct ? 3 : 7, is_direct ? 8 : 4);
+    // oneDNN is slow in parts of a few rows
+    strategy.partition = strategy.partition.or_parts(g, pays_divided ? 3 : 7, pays_divided ? 8 : 4);
   }
+  if (pays_divided || (pays && !strategy.partition.divides_images())) strategy.algorithm = ConvAlgorithm::direct;
   return strategy;
 }
 
