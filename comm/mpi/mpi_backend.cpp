@@ -45,16 +45,14 @@ MPI_Datatype type_of(DType dtype) {
 template <class T, Reduce op>
 void reduce_numbers(void* in, void* in_out, int* count, MPI_Datatype*) {
   using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
-  const T* __restrict a = static_cast<const T*>(in);
-  T* __restrict b = static_cast<T*>(in_out);
-  const int n = *count;
-  for (int i = 0; i < n; ++i) {
+  const T* a = static_cast<const T*>(in);
+  T* b = static_cast<T*>(in_out);
+  for (int i = 0; i < *count; ++i) {
     const Wide x = Wide(a[i]), y = Wide(b[i]);
     if constexpr (op == Reduce::sum) b[i] = T(x + y);
     if constexpr (op == Reduce::prod) b[i] = T(x * y);
-    // bits, not conditions: so that compilers take several numbers at a time
-    if constexpr (op == Reduce::min) b[i] = int(x < y) | int(x != x) ? a[i] : b[i];
-    if constexpr (op == Reduce::max) b[i] = int(x > y) | int(x != x) ? a[i] : b[i];
+    if constexpr (op == Reduce::min) b[i] = x < y || x != x ? a[i] : b[i];
+    if constexpr (op == Reduce::max) b[i] = x > y || x != x ? a[i] : b[i];
   }
 }
 

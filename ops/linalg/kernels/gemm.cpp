@@ -147,12 +147,12 @@ bool has_panels(const Gemm<float>& g) { return g.transpose_a && g.m % 256 == 0 &
 
 void blas_block(const Gemm<float>& g, const float* a, const float* b, float* c, int64_t rows, int64_t columns) {
   const onednn::SingleThreadTeam team;
-  const auto multiply = [&](int64_t m, int64_t k, const float* from, int64_t stride, const float* b, float beta,
-                            float* c) {
-    dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', m, columns, k, 1.f, from, stride, b,
-               g.transpose_b ? g.k : g.n, beta, c, g.n);
+  const auto multiply = [&](int64_t m, int64_t k, const float* left, int64_t stride, const float* right, float beta,
+                            float* to) {
+    dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', m, columns, k, 1.f, left, stride, right,
+               g.transpose_b ? g.k : g.n, beta, to, g.n);
   };
-  if (!has_panels(g)) return multiply(rows, g.k, a, g.transpose_a ? g.m : g.k, b, 0, c);
+  if (!has_panels(g)) return multiply(rows, g.k, a, g.transpose_a ? g.m : g.k, b, 0.f, c);
   const int64_t depth = std::min<int64_t>(g.k, 1024);  // so that the copy stays in the second cache
   const Scratch copy(size_t(panel * depth) * sizeof(float));
   for (int64_t row = 0; row < rows; row += panel) {
@@ -160,7 +160,7 @@ void blas_block(const Gemm<float>& g, const float* a, const float* b, float* c, 
     for (int64_t p = 0; p < g.k; p += depth) {
       const int64_t k = std::min(depth, g.k - p);
       for (int64_t i = 0; i < k; ++i) std::copy_n(a + (p + i) * g.m + row, m, copy.as<float>() + i * m);
-      multiply(m, k, copy.as<float>(), m, b + (g.transpose_b ? p : p * g.n), p > 0, c + row * g.n);
+      multiply(m, k, copy.as<float>(), m, b + (g.transpose_b ? p : p * g.n), p > 0 ? 1.f : 0.f, c + row * g.n);
     }
   }
 }

@@ -124,11 +124,10 @@ class Scan {
   void cells(int64_t t, int64_t piece, const T* before, T* after) {
     const int64_t columns = sums_.columns_of(piece), count = columns / s_.gates(), first = piece * units_;
     const Scratch scratch(size_t(s_.batch * columns) * sizeof(T));
-    constexpr int64_t ahead = 2;  // rows
-    for (int64_t n = 0; n < std::min(s_.batch, ahead); ++n) fetch(t, n, first, count, after);
+    for (int64_t n = 0; n < std::min(s_.batch, rows_ahead); ++n) fetch(t, n, first, count, after);
     recurrent_sums(piece, before, scratch.as<T>());
     for (int64_t n = 0; n < s_.batch; ++n) {
-      if (n + ahead < s_.batch) fetch(t, n + ahead, first, count, after);
+      if (n + rows_ahead < s_.batch) fetch(t, n + rows_ahead, first, count, after);
       const int64_t row = t * s_.batch + n, own = n * s_.hidden + first;
       const T* const x = c_.in(0).as<T>() + row * s_.gate_columns() + first;
       const T* const sums = scratch.as<T>() + n * columns;

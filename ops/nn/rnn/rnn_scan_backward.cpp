@@ -111,12 +111,11 @@ class ScanBackward {
   // gradient of the step's result is made.
   void through_sums(int64_t t, int64_t piece, const T* d_sums) {
     const int64_t count = to_result_.columns_of(piece), first = piece * to_result_.width();
-    constexpr int64_t ahead = 2;  // rows
-    for (int64_t n = 0; n < std::min(s_.batch, ahead); ++n) fetch(t, n, first, count);
+    for (int64_t n = 0; n < std::min(s_.batch, rows_ahead); ++n) fetch(t, n, first, count);
     if (d_sums) add_product(piece, d_sums);
     const Scratch scratch(size_t(count) * sizeof(T));
     for (int64_t n = 0; n < s_.batch; ++n) {
-      if (n + ahead < s_.batch) fetch(t, n + ahead, first, count);
+      if (n + rows_ahead < s_.batch) fetch(t, n + rows_ahead, first, count);
       const int64_t at = (t * s_.batch + n) * s_.result + first;
       T* const d_state = d_state_ + n * s_.result + first;
       T* const head = s_.projected ? heads_ + at : scratch.as<T>();

@@ -1,5 +1,5 @@
 // Convolutions computed as they are defined, their sums in registers: for images of few channels, filters that fill
-// oneDNN's vectors badly, and processors for which oneDNN has no fast kernels of images with channels last.
+// oneDNN's vectors badly, and AVX2, where oneDNN is slow for images with channels last.
 #pragma once
 
 #include "kaon/ops/nn/conv/kernels/conv_partition.h"
@@ -11,8 +11,8 @@ bool direct_fits(const ConvGeometry& g);
 // Against oneDNN's kernels for images with channels last.
 bool direct_pays_forward(const ConvGeometry& g);
 bool direct_pays_backward_weight(const ConvGeometry& g);
-// Whether the first one holds for slices and parts of an image, too: with AVX2, the only vectors measured.
-bool direct_pays_divided();
+// The same as the first where an image is divided into slices or parts. That was measured with AVX2 alone.
+bool direct_pays_divided(const ConvGeometry& g);
 
 // Output channels that are consecutive in the weights of direct_forward.
 constexpr int64_t direct_block = 16;

@@ -124,13 +124,14 @@ void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& 
   });
 }
 
-// What the products of `set` become on their way to the result.
+// The products of a piece by the algorithm of `set`, plus the bias unless it is null.
 struct Products {
   const ConvSet& set;
   const float* bias;
   bool direct_relu;
 
-  // Of the primitive, or of all `rows` of each of the images.
+  // y from x and w, of the images that `conv` takes, or of these rows of each image. channel: the first one of y in the
+  // bias.
   void compute(const ConvGeometry& g, const onednn::Primitive& conv, const ConvRows& rows, int64_t images,
                const float* x, const float* w, float* y, int64_t channel = 0) const {
     const float* const shift = bias ? bias + channel : nullptr;
@@ -175,8 +176,8 @@ void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& se
 void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
                        const Images& result, const float* w, const Products& sums, const Epilogue<float>& epilogue) {
   const int64_t channels = g.out_channels / set.slices, positions = g.out_positions();
-  ConvGeometry one = g;  // of a slice
-  one.out_channels = channels;
+  ConvGeometry of_slice = g;
+  of_slice.out_channels = channels;
   SmallArray<PackedWeights> weights(size_t(set.slices), [&](size_t slice) {
     return PackedWeights(c, set.to_inner, w + int64_t(slice) * (g.weights() / set.slices));
   });
@@ -198,7 +199,7 @@ void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& s
       const Scratch staging(products_bytes + slice_bytes);
       float* const products = staging.as<float>();
       const float* const data = in.place(piece * set.piece, staged + in_bytes * size_t(piece));
-      sums.compute(one, set.full, all_rows(g), set.piece, data, weights[size_t(slice)].data(), products,
+      sums.compute(of_slice, set.full, all_rows(g), set.piece, data, weights[size_t(slice)].data(), products,
                    slice * channels);
       for (int64_t k = 0; k < set.piece; ++k) {
         const float* image = products + k * image_products;

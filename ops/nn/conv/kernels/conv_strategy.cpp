@@ -75,7 +75,7 @@ ConvStrategy ConvStrategy::by_rules(ConvKind kind, const ConvGeometry& g, ImageL
   const bool cheap_copy = in == out || g.in_channels <= 4;
   const bool can_have_parts = kind == ConvKind::forward && out != ImageLayout::row_major && cheap_copy &&
                               (out == ImageLayout::channels_last || g.taps() > 1) && g.groups == 1;
-  const bool pays = direct_pays(kind, g, out), pays_divided = pays && direct_pays_divided();
+  const bool pays = direct_pays(kind, g, out), pays_divided = pays && direct_pays_divided(g);
   // with few positions and many weights slices of channels are better: each thread reads its own weights only
   if (can_have_parts && g.out_positions() >= 150) {
     // oneDNN is slow in parts of a few rows

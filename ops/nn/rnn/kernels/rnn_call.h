@@ -48,6 +48,7 @@ void fetch_to_read(const T* p, int64_t n, int64_t blocks = 1, int64_t stride = 0
     for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(p + k * stride + i);
   }
 }
+constexpr int64_t rows_ahead = 2;  // that are fetched while another row is computed
 template <class T>
 void fetch_to_write(const T* p, int64_t n, int64_t blocks = 1, int64_t stride = 0) {
   for (int64_t k = 0; p && k < blocks; ++k) {
