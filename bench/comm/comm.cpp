@@ -50,7 +50,7 @@ void measure_sizes() {
   MPI_Comm_dup(MPI_COMM_WORLD, &bare);
   for (const int64_t bytes : {1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20, 100 << 20}) {
     const int64_t n = bytes / 4;
-    const int calls = int(std::clamp<int64_t>((64 << 20) / bytes, 2, 500));
+    const int calls = int(std::clamp<int64_t>((64 << 20) / bytes, 2, 5000));
     std::vector<float> own(static_cast<size_t>(n), 1);
     const NDArray x = nd.ones({n});
     x.wait_to_read();

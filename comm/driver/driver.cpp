@@ -28,6 +28,18 @@ using ops::ArrayNode;
 
 namespace {
 
+// To a few milliseconds, as nobody asks for less, in a quarter of the time.
+std::chrono::steady_clock::time_point coarse_now() {
+#ifdef __linux__
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::chrono::steady_clock::time_point(std::chrono::seconds(now.tv_sec) +
+                                               std::chrono::nanoseconds(now.tv_nsec));
+#else
+  return std::chrono::steady_clock::now();
+#endif
+}
+
 bool is_comm_error(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -83,7 +95,7 @@ void Driver::begin(OpNode& op, RunContext&) {
   body.has_begun = true;
   if (body.engine().profiler().is_on()) [[unlikely]]
     body.began = Profiler::now();
-  const std::shared_ptr<Driver> driver = body.driver;
+  const std::shared_ptr<Driver> driver = std::move(body.driver);
   try {
     if (body.out) body.call.out = memory_of(*body.out, op.label);
     body.call.in = body.in ? memory_of(*body.in, op.label) : body.call.out;
@@ -144,11 +156,11 @@ void Driver::push(const Call& call, const NDArray& in, const NDArray& out, const
     place = issued_++;
   }
   Engine& engine = (out.defined() ? out : in).engine();
-  Collective body(shared_from_this(), place, call, in.defined() ? in.ptr() : nullptr,
-                  out.defined() ? out.ptr() : nullptr);
+  const bool reads = in.defined() && in.ptr() != out.ptr();
+  Collective body(shared_from_this(), place, call, reads ? in.ptr() : nullptr, out.defined() ? out.ptr() : nullptr);
   engine::PooledVector<Access> accesses;
   accesses.reserve(2);
-  if (in.defined() && in.ptr() != out.ptr()) accesses.push_back(read(in.var()));
+  if (reads) accesses.push_back(read(in.var()));
   if (out.defined()) {
     accesses.push_back(in.ptr() == out.ptr() || !out.node().covers_buffer() ? update(out.var()) : write(out.var()));
     out.node().buffer->note_write(label.site);
@@ -182,8 +194,8 @@ void Driver::ready(uint64_t place, Entry entry) {
       const Call& call = entry.body->call;
       const bool may_begin = shares_memory_ && call.kind == Kind::all_reduce && !call.on_gpus &&
                              call.count * int64_t(size_of(call.dtype)) <= most_bytes_here;
+      if (place == next_ && may_begin && !running_ && beside_.empty() && sends_.empty()) return begin_here(entry, lock);
       ready_.emplace(place, entry);
-      if (place == next_ && may_begin && !running_ && beside_.empty() && sends_.empty()) return begin_here(lock);
       if (place == next_) wake_.notify_one();
       return;
     }
@@ -264,8 +276,9 @@ void Driver::fail(const std::string& text) noexcept {
   }
 }
 
-Driver::Running Driver::take() {
-  const Entry entry = ready_.extract(next_).mapped();
+Driver::Running Driver::take() { return begin_call(ready_.extract(next_).mapped()); }
+
+Driver::Running Driver::begin_call(const Entry& entry) {
   const Collective& body = *entry.body;
   Running running{.op = entry.op,
                   .place = next_++,
@@ -276,23 +289,31 @@ Driver::Running Driver::take() {
                   .key = body.key,
                   .part = body.part};
   running_ = entry.op;
-  running_since_ = std::chrono::steady_clock::now();
+  running_since_ = coarse_now();
   running_call_ = body.call;
   running_place_ = running.place;
   note_begin(body.call);
   return running;
 }
 
-// Completes the running call.
-void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
+// The running call has ended or failed: another one may begin.
+void Driver::leave(Running& running) {
   if (running.failure) abandon(running);
   running.pending.reset();  // before another call begins
   running_ = nullptr;
   is_pending_ = false;
   drained_.notify_all();
-  lock.unlock();
+}
+
+void Driver::complete(const Running& running) {
   if (!running.why.empty()) world_->report(running.why);
   complete(*running.op, running.failure);
+}
+
+void Driver::end(Running& running, std::unique_lock<std::mutex>& lock) {
+  leave(running);
+  lock.unlock();
+  complete(running);
   lock.lock();
 }
 

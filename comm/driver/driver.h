@@ -91,7 +91,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void close();
   void loop();
   bool is_due() const { return handed_ || (failure_.empty() && !running_ && ready_.count(next_) != 0); }
-  Running take();
+  Running take();  // the call whose turn it is
+  Running begin_call(const Entry& entry);
   // Notes in the call what f() throws.
   template <class F>
   void attempt(Running& running, F&& f) {
@@ -104,7 +105,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   }
   bool look(Running& running, std::chrono::microseconds patience, bool again);
   static constexpr int64_t most_bytes_here = 1 << 20;
-  void begin_here(std::unique_lock<std::mutex>& lock);
+  void begin_here(const Entry& entry, std::unique_lock<std::mutex>& lock);
   bool wait(Running& running, std::unique_lock<std::mutex>& lock);
   bool may_join() const;
   void run_beside(std::unique_lock<std::mutex>& lock);
@@ -114,7 +115,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void run(Running& running);
   void give_up(Running& running);
   static void abandon(Running& running);
-  void end(Running& running, std::unique_lock<std::mutex>& lock);
+  void leave(Running& running);
+  void complete(const Running& running);                           // without the lock
+  void end(Running& running, std::unique_lock<std::mutex>& lock);  // both
   void note_begin(const Call& call);
   void poll_sends(std::unique_lock<std::mutex>& lock);
   // On the driver's thread. False: there was nothing to do.
@@ -172,7 +175,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
 // "all_reduce (sum) of 6 elements of float32"
 std::string describe(const Call& call);
-// `before`, and what must be the same of the call on every rank. FNV-1a.
+// `before`, and what must be the same of the call on every rank.
 uint64_t hash_of(uint64_t before, const Call& call);
 
 }  // namespace kaon::comm

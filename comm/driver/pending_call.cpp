@@ -27,24 +27,31 @@ bool Driver::look(Running& running, std::chrono::microseconds patience, bool aga
   return has_ended || running.failure;
 }
 
-// Begins the next call on this thread, one of the engine's or the program's, and looks at it for as long as waking the
-// communicator's thread and sending the array take. That thread goes on where another rank comes later. It alone calls
-// a library that may not return, or that raises SIGPIPE, which it blocks and the program does not.
-void Driver::begin_here(std::unique_lock<std::mutex>& lock) {
-  Running running = take();
+// Begins the call, which is the next one, on this thread, one of the engine's or the program's, and looks at it for as
+// long as waking the communicator's thread and sending the array take. That thread goes on where another rank comes
+// later. It alone calls a library that may not return, or that raises SIGPIPE, which it blocks and the program does
+// not.
+void Driver::begin_here(const Entry& entry, std::unique_lock<std::mutex>& lock) {
+  Running running = begin_call(entry);
   is_pending_ = true;
   lock.unlock();
   bool has_ended = false;
-  attempt(running, [&] { running.pending = group_->begin(running.call); });
+  attempt(running, [&] {
+    constexpr int looks = 32;  // without the clock, which takes longer than a look where memory is shared
+    running.pending = group_->begin(running.call);
+    for (int i = 0; i < looks && !has_ended; ++i) has_ended = running.pending->has_ended();
+  });
   const int64_t kilobytes = running.call.count * int64_t(size_of(running.call.dtype)) / 1024;
-  if (running.pending) has_ended = look(running, std::chrono::microseconds(20 + kilobytes), false);
+  if (running.pending && !has_ended && !running.failure)
+    has_ended = look(running, std::chrono::microseconds(20 + kilobytes), false);
   lock.lock();
   if (running_ != running.op) return abandon(running);  // fail() has ended it
   if (has_ended || running.failure || !failure_.empty()) {
     if (!has_ended && !running.failure) give_up(running);
-    end(running, lock);
+    leave(running);
     if (is_due() || ends_ || !failure_.empty()) wake_.notify_one();
-    return;
+    lock.unlock();
+    return complete(running);
   }
   is_pending_ = bool(running.pending);
   handed_ = std::move(running);

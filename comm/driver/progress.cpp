@@ -30,9 +30,11 @@ std::string describe(const Call& call) {
 }
 
 uint64_t hash_of(uint64_t before, const Call& call) {
-  uint64_t h = before ^ 0xcbf29ce484222325;
+  uint64_t h = before;
+  // A multiplication moves bits up alone.
   const auto add = [&](uint64_t part) {
-    for (int i = 0; i < 8; ++i) h = (h ^ (part >> (8 * i) & 0xff)) * 0x100000001b3;
+    h = (h ^ part) * 0x9e3779b97f4a7c15;
+    h ^= h >> 32;
   };
   add(uint64_t(call.kind));
   add(reduces(call) ? uint64_t(call.op) : 0);

@@ -11,7 +11,7 @@
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/mpi/check.h"
 #include "kaon/comm/mpi/ring.h"
-#include "kaon/comm/mpi/short_sum.h"
+#include "kaon/comm/mpi/short_sums.h"
 #include "kaon/comm/mpi/tags.h"
 #include "kaon/comm/mpi/transport.h"
 #include "kaon/engine/block_pool.h"
@@ -180,8 +180,7 @@ void in_pieces(int64_t count, F&& piece) {
 // numbers of other dtypes up, and a rank that takes itself for the root would not wait for anything.
 class Agreed final : public Pending, public engine::Pooled {
  public:
-  Agreed(const Call& call, const std::shared_ptr<ShortSteps>& steps, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-         int rank)
+  Agreed(const Call& call, ShortSums& sums, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
       : call_(call), type_(type), op_(op), comm_(comm), all_(name_of(call.kind)) {
     const Call least{.kind = Kind::all_reduce,
                      .op = Reduce::min,
@@ -189,7 +188,7 @@ class Agreed final : public Pending, public engine::Pooled {
                      .count = int64_t(std::size(numbers_)),
                      .in = numbers_,
                      .out = numbers_};
-    agreement_.reset(new (*steps) ShortAllReduce(least, steps, MPI_INT64_T, MPI_MIN, comm, rank, tags::own(call)));
+    agreement_ = sums.begin(least, MPI_INT64_T, MPI_MIN, tags::own(call));
   }
   bool has_ended() override {
     if (agreement_) {
@@ -234,8 +233,8 @@ class MpiGroup final : public Group {
     MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_free(&local);
-    short_ = std::make_shared<ShortSteps>(rank_, size_);
     shares_memory_ = local_size_ == size_ && uses_shared_memory();
+    short_ = std::make_unique<ShortSums>(comm, rank_, size_, shares_memory_);
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -250,12 +249,10 @@ class MpiGroup final : public Group {
     switch (c.kind) {
       case Kind::all_reduce: {
         const MPI_Op op = operations().get(c.op, c.dtype);
-        if (c.count * bytes <= short_->longest) {
-          return std::unique_ptr<Pending>(new (*short_) ShortAllReduce(c, short_, type, op, comm_, rank_, tag));
-        }
+        if (c.count * bytes <= short_->longest()) return short_->begin(c, type, op, tag);
         // Of many ranks: the way round all of them is long.
         if (c.count * bytes < least_ring_bytes * size_) {
-          return std::make_unique<Agreed>(c, short_, type, op, comm_, rank_);
+          return std::make_unique<Agreed>(c, *short_, type, op, comm_);
         }
         return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, tags::of(c), lane_of(c));
       }
@@ -269,7 +266,7 @@ class MpiGroup final : public Group {
         const MPI_Op op = c.kind == Kind::reduce_scatter ? operations().get(c.op, c.dtype) : MPI_OP_NULL;
         return std::make_unique<Ring>(c, parts_, free_memory(), type, op, comm_, rank_, size_, tags::of(c), lane_of(c));
       }
-      case Kind::broadcast: return std::make_unique<Agreed>(c, short_, type, MPI_OP_NULL, comm_, rank_);
+      case Kind::broadcast: return std::make_unique<Agreed>(c, *short_, type, MPI_OP_NULL, comm_);
       case Kind::exchange: {
         auto both = std::make_unique<Requests>("exchange");
         in_pieces(c.count, [&](int64_t at, int n) {
@@ -341,7 +338,7 @@ class MpiGroup final : public Group {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   bool shares_memory_ = true;
-  std::shared_ptr<ShortSteps> short_;               // of the last one that was begun as well
+  std::unique_ptr<ShortSums> short_;
   std::vector<std::shared_ptr<RingMemory>> rings_;  // as many as were under way at a time
   uint64_t by_priority_ = 0;                        // calls
   std::vector<int64_t> parts_;  // by rank, of one call: kept, so that the next one allocates nothing

@@ -169,11 +169,16 @@ void VarWaits::wait(Var& var, AccessMode mode) {
     const bool looks_again = op || e.workers.caller_has_slot() || !e.workers.has_pool();
     auto signalled = [&] { return waiter.is_signalled(); };
     SpinningWaiter spinning(e);
-    auto begun = Clock::now();
+    Clock::time_point begun;  // of the looks since it has helped last
     for (int looks = 0; !waiter.is_signalled(); ++looks) {
+      const auto has_looked_long = [&] {
+        const auto now = Clock::now();
+        if (looks == 0) begun = now;
+        return now >= begun + e.workers.patience();
+      };
       if (e.workers.help(signalled, &spinning)) {
-        begun = Clock::now();
-      } else if (looks % 32 == 0 && Clock::now() >= begun + e.workers.patience()) {
+        looks = -1;
+      } else if (looks % 32 == 0 && has_looked_long()) {
         spinning.end();
         waiter.sleep(looks_again);
         spinning.begin();

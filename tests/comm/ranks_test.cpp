@@ -1,6 +1,8 @@
 // Collectives. Every rank runs every case: mpirun -n 2 kaon_comm_tests.
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 
 #include "kaon/comm/communicator.h"
 #include "kaon/engine/engine.h"
@@ -170,6 +172,46 @@ TEST_CASE("comm: long arrays, of more pieces than are under way at a time") {
       CHECK(nd.array_equal(x, before).asscalar<bool>());
       world().all_reduce_in_place(x);
       CHECK(nd.array_equal(x, expected).asscalar<bool>());
+    }
+  }
+}
+
+TEST_CASE("comm: thousands of short sums, some of them beside other calls, each have the ranks' sum") {
+  const comm::Communicator part = world().split(0, -world().rank());  // the same ranks, numbered from the other end
+  const int size = world().size();
+  for (int i = 0; i < 3000; ++i) {
+    const int64_t n = 1 + int64_t(i) * 37 % (i % 10 == 0 ? 9000 : 300);
+    CAPTURE(i, n);
+    const NDArray x = nd.full({n}, i + world().rank()), y = nd.full({n}, 2 * i);
+    const NDArray sum = world().all_reduce(x), other = part.all_reduce(y);
+    if (i % 7 == 0) world().broadcast(x);
+    if (i % 16 < 13) continue;  // several are under way at a time
+    const auto holds = [&](const NDArray& a, int expected) {
+      return nd.array_equal(a, nd.full({n}, expected)).asscalar<bool>();
+    };
+    REQUIRE(holds(sum, i * size + size * (size - 1) / 2));
+    REQUIRE(holds(other, 2 * i * size));
+    if (i % 7 == 0) REQUIRE(holds(x, i));
+  }
+}
+
+TEST_CASE("comm: short sums have the same bits on every rank, also of NaN and zeros of both signs") {
+  const int rank = world().rank();
+  for (const int64_t n : {4, 1000, 9000}) {
+    std::vector<float> special;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto nan = [&](uint32_t payload) { return std::bit_cast<float>(0x7fc00000 | payload); };
+      const float values[] = {nan(uint32_t(rank) + 1), rank % 2 ? 0.0f : -0.0f, std::sin(float(i * (rank + 1))),
+                              -nan(7)};
+      special.push_back(values[i % 4]);
+    }
+    for (const auto op : {comm::Reduce::sum, comm::Reduce::min, comm::Reduce::max, comm::Reduce::prod}) {
+      CAPTURE(n, int(op));
+      const NDArray mine = world().all_reduce(nd.array(special, {n}), op);
+      const std::vector<float> all = world().all_gather(mine.reshape({1, n})).asvector<float>();
+      for (int r = 0; r < world().size(); ++r) {
+        CHECK(std::memcmp(&all[size_t(r * n)], mine.asvector<float>().data(), size_t(n) * sizeof(float)) == 0);
+      }
     }
   }
 }

@@ -1,4 +1,4 @@
-// ShortAllReduce: sums of few numbers, in as few messages as there can be.
+// MessageSum: sums of few numbers, in as few messages as there can be.
 #pragma once
 
 #include <mpi.h>
@@ -22,7 +22,7 @@ namespace kaon::comm {
 // result from it in the end. (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in
 // MPICH, 2005.) MPI_Iallreduce would do, but OpenMPI 4 makes progress with it at every eighth look only, and where
 // ranks share a core each look may take a turn of the scheduler's.
-struct ShortSteps {
+struct MessageSteps {
   static constexpr int64_t most_bytes = 64 << 10;  // times the number of steps
   enum class Kind : uint8_t { exchange, give, add, get };
   struct Step {
@@ -30,7 +30,7 @@ struct ShortSteps {
     Kind kind;
   };
 
-  ShortSteps(int rank, int size) {
+  MessageSteps(int rank, int size) {
     const int rest = size - int(std::bit_floor(unsigned(size))), own = rank < 2 * rest ? rank / 2 : rank - rest;
     const bool is_paired = rank < 2 * rest;
     if (is_paired && rank % 2 == 0) {
@@ -61,10 +61,10 @@ constexpr bool sees_every_life = __has_feature(address_sanitizer);
 constexpr bool sees_every_life = false;
 #endif
 
-class ShortAllReduce final : public Pending {
+class MessageSum final : public Pending {
  public:
-  ShortAllReduce(const Call& call, std::shared_ptr<ShortSteps> all, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-                 int rank, int tag)
+  MessageSum(const Call& call, std::shared_ptr<MessageSteps> all, MPI_Datatype type, MPI_Op op, MPI_Comm comm, int rank,
+             int tag)
       : all_(std::move(all)),
         out_(static_cast<std::byte*>(call.out)),
         count_(int(call.count)),
@@ -77,13 +77,13 @@ class ShortAllReduce final : public Pending {
     if (call.in != call.out && bytes_ > 0) std::memcpy(out_, call.in, size_t(bytes_));
   }
   // A group's calls follow each other: each takes the memory of the one before.
-  static void* operator new(size_t bytes, ShortSteps& all) {
+  static void* operator new(size_t bytes, MessageSteps& all) {
     return all.spare ? all.spare.release() : new std::byte[bytes];
   }
-  static void operator delete(void* memory, ShortSteps&) { delete[] static_cast<std::byte*>(memory); }
-  static void operator delete(ShortAllReduce* call, std::destroying_delete_t) {
-    const std::shared_ptr<ShortSteps> all = call->all_;
-    call->~ShortAllReduce();
+  static void operator delete(void* memory, MessageSteps&) { delete[] static_cast<std::byte*>(memory); }
+  static void operator delete(MessageSum* call, std::destroying_delete_t) {
+    const std::shared_ptr<MessageSteps> all = call->all_;
+    call->~MessageSum();
     auto* const memory = reinterpret_cast<std::byte*>(call);
     if constexpr (sees_every_life) delete[] memory;
     else all->spare.reset(memory);
@@ -111,14 +111,14 @@ class ShortAllReduce final : public Pending {
   }
 
  private:
-  using Kind = ShortSteps::Kind;
+  using Kind = MessageSteps::Kind;
 
   void begin(int peer, Kind kind) {
     requests_[0] = requests_[1] = MPI_REQUEST_NULL;
     is_counted_ = false;
     has_begun_ = true;
     if (kind != Kind::give) {
-      check(MPI_Irecv(all_->other.data(), int(ShortSteps::most_bytes), MPI_BYTE, peer, tag_, comm_, &requests_[0]),
+      check(MPI_Irecv(all_->other.data(), int(MessageSteps::most_bytes), MPI_BYTE, peer, tag_, comm_, &requests_[0]),
             "all_reduce");
     }
     if (kind == Kind::give || kind == Kind::exchange) {
@@ -136,7 +136,7 @@ class ShortAllReduce final : public Pending {
     if (second != out_) copy_other();
   }
 
-  const std::shared_ptr<ShortSteps> all_;
+  const std::shared_ptr<MessageSteps> all_;
   std::byte* const out_;
   const int count_, bytes_, tag_;
   const MPI_Datatype type_;
