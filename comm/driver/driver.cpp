@@ -244,6 +244,7 @@ void Driver::fail(const std::string& text) noexcept {
     if (!failure_.empty()) return;
     failure_ = text;
     wake_.notify_all();
+    drained_.notify_all();
     // One that is pending is ended by the thread that looks after it, unless MPI does not let go of that thread either.
     drained_.wait_for(lock, std::chrono::milliseconds(500),
                       [&] { return (!running_ || !is_pending_) && beside_.empty(); });
@@ -305,8 +306,15 @@ void Driver::leave(Running& running) {
   drained_.notify_all();
 }
 
+// Returns when calls that follow fail: those of this thread might else succeed.
+void Driver::report(const std::string& why) {
+  world_->report(why);
+  std::unique_lock lock(mutex_);
+  drained_.wait_for(lock, std::chrono::seconds(1), [&] { return !failure_.empty(); });
+}
+
 void Driver::complete(const Running& running) {
-  if (!running.why.empty()) world_->report(running.why);
+  if (!running.why.empty()) report(running.why);
   complete(*running.op, running.failure);
 }
 
@@ -426,7 +434,7 @@ void Driver::end_launched(uint64_t place, const std::exception_ptr& failure) {
   }
   drained_.notify_all();
   wake_.notify_all();
-  if (failure) world_->report(failure_text(place, ended.call, failure));
+  if (failure) report(failure_text(place, ended.call, failure));
   Engine& engine = OpBody<Collective>::get(*ended.op).engine();
   if (!engine.has_workers()) return complete(*ended.op, failure);
   engine.post_io([op = ended.op, failure] { complete(*op, failure); });

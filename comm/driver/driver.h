@@ -115,6 +115,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void run(Running& running);
   void give_up(Running& running);
   static void abandon(Running& running);
+  void report(const std::string& why);  // without the lock
   void leave(Running& running);
   void complete(const Running& running);                           // without the lock
   void end(Running& running, std::unique_lock<std::mutex>& lock);  // both

@@ -19,14 +19,15 @@ namespace kaon::gluon::detail {
 namespace {
 
 // The first bucket is complete while most of the backward still runs, so it is small; the others are large, because
-// each call has a price.
-constexpr size_t first_bytes = size_t(1) << 20, most_bytes = size_t(25) << 20;
+// each call has a price. Each takes half of what is left at most, since nothing hides the sum of the last one.
+constexpr size_t least_bytes = size_t(1) << 20, most_bytes = size_t(25) << 20;
 constexpr size_t alignment = 64;
 
 std::string_view request_name(GradReq request) {
   return request == GradReq::null ? "null" : request == GradReq::add ? "add" : "write";
 }
 
+size_t bytes_of(const Parameter& p) { return size_t(p.shape().size()) * size_of(p.dtype()); }
 bool has_gradient(const Parameter& p) { return p.grad_req() != GradReq::null && p.is_initialized(); }
 
 }  // namespace
@@ -145,7 +146,7 @@ void GradientBuckets::give_owners(Bucket& bucket, std::vector<size_t>& bytes) co
   for (const size_t k : order) {
     const size_t least = size_t(std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
     owners[k] = int(least);
-    bytes[least] += size_t(size(k)) * size_of(bucket.parameters[k].dtype());
+    bytes[least] += bytes_of(bucket.parameters[k]);
   }
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return owners[a] < owners[b]; });
@@ -209,18 +210,24 @@ void GradientBuckets::build() {
     }
     reversed.push_back(*p);
   }
+  size_t left = std::accumulate(reversed.begin(), reversed.end(), size_t(0),
+                                [](size_t sum, const Parameter& p) { return sum + bytes_of(p); });
   const std::vector<Bucket> before = std::exchange(buckets_, {});
   std::vector<size_t> owned(size_t(ranks().size()), 0);
   for (size_t i = 0; i < reversed.size();) {
     // What follows with the same dtype, as far as the bucket takes it.
     const DType dtype = reversed[i].dtype();
-    const size_t limit = buckets_.empty() ? first_bytes : most_bytes;
+    const bool is_first = buckets_.empty();
+    const size_t limit = is_first ? least_bytes : std::clamp(left / 2, least_bytes, most_bytes);
     size_t bytes = 0, end = i;
     for (; end < reversed.size() && reversed[end].dtype() == dtype; ++end) {
-      const size_t size = size_t(reversed[end].shape().size()) * size_of(dtype);
-      // One that is half full takes no more: it would wait for a gradient that is computed later.
-      if (end > i && (bytes + size > limit || bytes >= limit / 2)) break;
+      const size_t size = bytes_of(reversed[end]);
+      // One that is half full takes no more: it would wait for a gradient that is computed later. One with a bias alone
+      // takes what follows, whatever its size, unless it is the first one.
+      const bool has_much = is_first ? end > i : bytes >= limit / 8;
+      if (bytes >= limit / 2 || (has_much && bytes + size > limit)) break;
       bytes += (size + alignment - 1) / alignment * alignment;
+      left -= size;
     }
     Bucket& bucket = buckets_.emplace_back();
     bucket.parameters.assign(reversed.begin() + ptrdiff_t(i), reversed.begin() + ptrdiff_t(end));

@@ -193,9 +193,10 @@ TEST_CASE("comm overlap: the plan of a step is cut in front of what reads the pa
     }
     return runs_and_updates;
   };
-  // Two buckets: the last layer with a bias, and what is before. The second layer reads of both.
-  CHECK(operations(false) == std::pair(2, 1));
-  CHECK(operations(true) == std::pair(3, 2));
+  // Three buckets: the last layer with a bias of the second, the second's weight, and the first layer. The second layer
+  // reads of two.
+  CHECK(operations(false) == std::pair(3, 1));
+  CHECK(operations(true) == std::pair(4, 3));
 }
 
 TEST_CASE("comm overlap: what needs all gradients at once is refused by name") {

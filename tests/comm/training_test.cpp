@@ -13,16 +13,29 @@ using Catch::Matchers::Contains;
 
 using namespace kaon::ranks_test;
 
+namespace {
+std::vector<uint32_t> buckets_of(const Block& net) {
+  std::vector<Parameter> all;
+  for (const Parameter& p : net.collect_params()) all.push_back(p);
+  detail::GradientBuckets buckets(comm::mpi(), {}, all);
+  buckets.prepare();
+  return buckets.buckets_of(all);
+}
+}  // namespace
+
 TEST_CASE("comm: a bucket that is half full does not wait for gradients of the layer before") {
   nn::HybridSequential net(nn::Dense(2048, {.in_units = 2048}), nn::Dense(2048, {.in_units = 2048}));
   net.initialize(init::Zero());
-  std::vector<Parameter> all;
-  for (const Parameter& p : net.collect_params()) all.push_back(p);
-  REQUIRE(all.size() == 4);
-  detail::GradientBuckets buckets(comm::mpi(), {}, all);
-  buckets.prepare();
-  // weight, bias, weight, bias: the last bias is the first bucket, since the weight does not fit in it
-  CHECK(buckets.buckets_of(all) == std::vector<uint32_t>{2, 2, 1, 0});
+  // weight, bias, weight, bias: the last bias is the first bucket, since the weight does not fit in it; the other one
+  // goes with its weight
+  CHECK(buckets_of(net) == std::vector<uint32_t>{2, 2, 1, 0});
+}
+
+TEST_CASE("comm: buckets become smaller towards the end of the backward, which hides no sum") {
+  nn::HybridSequential net;  // 16 layers of 1 MB
+  for (int i = 0; i < 16; ++i) net.add(nn::Dense(512, {.use_bias = false, .in_units = 512}));
+  net.initialize(init::Zero());
+  CHECK(buckets_of(net) == std::vector<uint32_t>{8, 7, 6, 5, 4, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1, 0});
 }
 
 TEST_CASE("comm training: every optimizer, in all three modes, as one process with the whole batch") {
