@@ -4,6 +4,7 @@
 #include <oneapi/dnnl/dnnl_debug.h>
 
 #include <algorithm>
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -137,6 +138,22 @@ struct Bound {
   }
 };
 
+// Memory for a primitive, with a line behind it that must stay as it is: the code that oneDNN generates is seen by no
+// sanitizer.
+class Scratchpad {
+ public:
+  explicit Scratchpad(size_t bytes) : memory_(bytes + sizeof guard), end_(memory_.data() + bytes) {
+    std::memcpy(end_, guard, sizeof guard);
+  }
+  std::byte* data() const { return memory_.data(); }
+  bool is_whole() const { return std::memcmp(end_, guard, sizeof guard) == 0; }
+
+ private:
+  static constexpr char guard[] = "what is behind a scratchpad, which a primitive must leave as it is";
+  const Scratch memory_;
+  std::byte* const end_;
+};
+
 struct Primitive::State {
   const char* what;
   std::string implementation;
@@ -193,7 +210,7 @@ const std::string& Primitive::implementation() const { return state_->implementa
 
 void Primitive::execute(const void* const* data, int count) const {
   State& s = *state_;
-  Scratch scratchpad(s.scratchpad);
+  const Scratchpad scratchpad(s.scratchpad);
   SingleThreadTeam team;
   std::unique_ptr<Bound> bound = s.take();
   const int total = int(s.args.size());
@@ -204,6 +221,10 @@ void Primitive::execute(const void* const* data, int count) const {
     bound->pointers[size_t(i)] = pointer;
   }
   check(dnnl_primitive_execute(s.primitive.get(), this_thread_stream(), total, bound->args.data()), s.what);
+  if (!scratchpad.is_whole()) {
+    throw Error(fmt::format("[{}] oneDNN's {} has written behind its scratchpad of {} bytes", s.what, s.implementation,
+                            s.scratchpad));
+  }
   s.give(std::move(bound));
 }
 

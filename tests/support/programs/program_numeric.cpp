@@ -40,11 +40,14 @@ class Function {
  public:
   Function(const Program& program, bool second) : program_(program), second_(second) {}
   const Program& program() const { return program_; }
+  // Whether it makes float32 of float64, as to_tensor does, so that small differences are lost.
+  bool rounds() const { return rounds_; }
 
   NDArray operator()(const std::vector<NDArray>& in) {
     random::seed(1);
     uint64_t seed = program_.seed;
     auto change = [&](const ProgramNode&, const std::vector<NDArray>&, std::vector<NDArray>& results) {
+      for (const NDArray& y : results) rounds_ = rounds_ || (is_floating(y.dtype()) && y.dtype() != DType::float64);
       disturb(results, 1e-3, seed);
     };
     const NDArray sum = weighed(Evaluation<NDArray>(program_, change).run(in), flow_from_results_);
@@ -76,6 +79,7 @@ class Function {
   const Program& program_;
   const bool second_;
   std::vector<bool> flow_from_results_, flow_from_gradients_;
+  bool rounds_ = false;
 };
 
 void attach(const Program& p, std::vector<NDArray>& in) {
@@ -118,7 +122,7 @@ std::string check_derivative(const Program& narrow, bool second) {
   attach(p, in);
   try {
     const NDArray value = autograd::record([&] { return f(in); }, false);
-    if (!value.defined() || !autograd::wants_gradient(value)) return "";
+    if (!value.defined() || !autograd::wants_gradient(value) || f.rounds()) return "";
     value.backward();
     size_t next = 0;
     const std::vector<NDArray> there = moved(p, 1);

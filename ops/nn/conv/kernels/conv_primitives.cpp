@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "kaon/engine/error.h"
@@ -80,6 +81,15 @@ struct Made {
   bool reference = false;
 };
 
+// Whether this is one of oneDNN's kernels that write behind their scratchpad: of gradients of weights of 1 x 1 with
+// strides, where images have their channels last and less than a block of them (oneDNN's issue 6035; up to 3.12).
+bool writes_too_far(ConvKind kind, const ConvGeometry& g, ImageLayout in, std::string_view implementation) {
+  constexpr int64_t largest_block = 16;
+  return kind == ConvKind::backward_weight && in == ImageLayout::channels_last &&
+         std::ranges::any_of(g.stride, [](int64_t s) { return s > 1; }) && g.in_channels / g.groups < largest_block &&
+         implementation.find("1x1") != implementation.npos;
+}
+
 enum class Kernels { all, fast };  // with oneDNN's reference kernels, or without
 
 // The primitive for `images` images in one candidate's layouts; nothing when oneDNN has none. `weights`: their layout,
@@ -111,6 +121,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     if (!in || !out) return std::nullopt;
     made.in = *in, made.out = *out;
     made.weights = inner_w, made.given_weights = given_weights(g);
+    if (writes_too_far(kind, g, *in, desc.impl_info_str())) return std::nullopt;
     made.reference = onednn::is_reference(desc.impl_info_str());
     if (made.reference && kernels == Kernels::fast) return std::nullopt;
     made.run = onednn::Primitive(what, desc, std::move(args));
