@@ -1,5 +1,6 @@
 #include "kaon/comm/mpi/shared_sum.h"
 
+#include <bit>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -40,7 +41,8 @@ SharedSum::SharedSum(const Call& call, SharedPlaces& places, MPI_Datatype type, 
       type_(type),
       op_(op),
       comm_(comm),
-      number_(places.begin_call()) {
+      number_(places.begin_call()),
+      pairs_(places.size() - int(std::bit_floor(unsigned(places.size())))) {
   SharedPlaces::Place& own = places_.of(places_.rank(), number_);
   own.tag = tag_;
   own.bytes = bytes_;
@@ -62,17 +64,29 @@ bool SharedSum::has_ended() {
     // A rank that has called something else, which the watch will find.
     if (place.tag != tag_ || place.bytes != bytes_) return false;
   }
-  if (bytes_ > 0) add_up();
+  if (bytes_ > 0) add_up(0, places_.size() - pairs_, out_, 0);
   return true;
 }
 
-void SharedSum::add_up() const {
-  int r = places_.size() - 1;
-  std::memcpy(out_, places_.of(r, number_).numbers(), size_t(bytes_));
-  while (--r >= 0) {
-    // To the second one.
-    check(MPI_Reduce_local(places_.of(r, number_).numbers(), out_, count_, type_, op_), "all_reduce");
+void SharedSum::add(const std::byte* before, std::byte* to) const {
+  check(MPI_Reduce_local(before, to, count_, type_, op_), "all_reduce");
+}
+
+void SharedSum::add_up(int first, int count, std::byte* to, int depth) const {
+  const auto rank_of = [&](int value) { return value < pairs_ ? 2 * value : value + pairs_; };
+  if (count == 1) {
+    const int rank = rank_of(first);
+    const bool is_pair = first < pairs_;
+    std::memcpy(to, numbers_of(is_pair ? rank + 1 : rank), size_t(bytes_));
+    if (is_pair) add(numbers_of(rank), to);
+    return;
   }
+  const int half = count / 2;
+  add_up(first + half, half, to, depth);
+  if (half == 1 && first >= pairs_) return add(numbers_of(rank_of(first)), to);
+  std::byte* const before = places_.partial(depth);
+  add_up(first, half, before, depth + 1);
+  add(before, to);
 }
 
 }  // namespace kaon::comm

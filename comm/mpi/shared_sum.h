@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
+#include "kaon/comm/mpi/message_memory.h"
 #include "kaon/engine/block_pool.h"
 
 namespace kaon::comm {
@@ -38,26 +39,34 @@ class SharedPlaces {
   int rank() const { return rank_; }
   int size() const { return int(memory_.size()); }
   uint64_t begin_call() { return ++calls_; }
+  // Memory for as many numbers as a place has, of this rank alone. depth: below 8.
+  std::byte* partial(int depth) const { return partials_.data() + size_t(depth) * size_t(bytes_); }
 
  private:
   SharedPlaces(int rank, int64_t bytes, std::vector<std::byte*> memory)
-      : rank_(rank), bytes_(bytes), memory_(std::move(memory)) {}
+      : rank_(rank), bytes_(bytes), memory_(std::move(memory)), partials_(8 * size_t(bytes)) {}
 
   const int rank_;
   const int64_t bytes_;                   // of a place
   const std::vector<std::byte*> memory_;  // by rank
+  const MessageMemory partials_;
   uint64_t calls_ = 0;
 };
 
-// Each rank writes what it has, and adds up what all have written, in the ranks' order: the same bits on each, also of
-// NaN. A look costs a cache line of each rank, where a message costs a look into every way by which MPI receives.
+// Each rank writes what it has, and adds up what all have written, in the order of MessageSum's messages: the same bits
+// on each rank, and by either way. A look costs a cache line of each rank, where a message costs a look into every way
+// by which MPI receives.
 class SharedSum final : public Pending, public engine::Pooled {
  public:
   SharedSum(const Call& call, SharedPlaces& places, MPI_Datatype type, MPI_Op op, MPI_Comm comm, int tag);
   bool has_ended() override;
 
  private:
-  void add_up() const;
+  // The sum of what some ranks have written, to `to`: those of `count` values from the first one, of which the first
+  // `pairs_` are those of two ranks each.
+  void add_up(int first, int count, std::byte* to, int depth) const;
+  const std::byte* numbers_of(int rank) const { return places_.of(rank, number_).numbers(); }
+  void add(const std::byte* before, std::byte* to) const;
 
   SharedPlaces& places_;
   std::byte* const out_;
@@ -66,6 +75,7 @@ class SharedSum final : public Pending, public engine::Pooled {
   const MPI_Op op_;
   const MPI_Comm comm_;
   const uint64_t number_;
+  const int pairs_;
   int came_ = 0;  // the ranks before this one have written
   unsigned looks_ = 0;
 };

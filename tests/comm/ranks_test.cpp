@@ -195,6 +195,28 @@ TEST_CASE("comm: thousands of short sums, some of them beside other calls, each 
   }
 }
 
+TEST_CASE("comm: short sums are added up by one tree, through memory and by messages") {
+  // Ranks beyond the last power of two are added to a neighbour first; then pairs, pairs of pairs, and so on.
+  const int size = world().size(), pairs = size - int(std::bit_floor(unsigned(size)));
+  for (const int64_t n : {5, 3000}) {
+    const auto number = [](int rank, int64_t i) { return std::sin(float(i * 13 + rank * 7 + 1)) * float(1 << rank); };
+    std::vector<float> mine, expected;
+    for (int64_t i = 0; i < n; ++i) {
+      mine.push_back(number(world().rank(), i));
+      std::vector<float> values;
+      for (int r = 0; r < size; ++r) {
+        if (r < 2 * pairs && r % 2 == 1) values.back() += number(r, i);
+        else values.push_back(number(r, i));
+      }
+      for (; values.size() > 1; values.resize(values.size() / 2)) {
+        for (size_t k = 0; k < values.size() / 2; ++k) values[k] = values[2 * k] + values[2 * k + 1];
+      }
+      expected.push_back(values[0]);
+    }
+    CHECK(world().all_reduce(nd.array(mine, {n})).asvector<float>() == expected);
+  }
+}
+
 TEST_CASE("comm: short sums have the same bits on every rank, also of NaN and zeros of both signs") {
   const int rank = world().rank();
   for (const int64_t n : {4, 1000, 9000}) {
