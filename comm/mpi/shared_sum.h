@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,12 +40,15 @@ class SharedPlaces {
   int rank() const { return rank_; }
   int size() const { return int(memory_.size()); }
   uint64_t begin_call() { return ++calls_; }
-  // Memory for as many numbers as a place has, of this rank alone. depth: below 8.
+  // Memory for as many numbers as a place has, of this rank alone. depth: 0 to log2(size).
   std::byte* partial(int depth) const { return partials_.data() + size_t(depth) * size_t(bytes_); }
 
  private:
   SharedPlaces(int rank, int64_t bytes, std::vector<std::byte*> memory)
-      : rank_(rank), bytes_(bytes), memory_(std::move(memory)), partials_(8 * size_t(bytes)) {}
+      : rank_(rank),
+        bytes_(bytes),
+        memory_(std::move(memory)),
+        partials_(std::bit_width(memory_.size()) * size_t(bytes)) {}
 
   const int rank_;
   const int64_t bytes_;                   // of a place
