@@ -28,7 +28,7 @@ using ops::ArrayNode;
 
 namespace {
 
-// To a few milliseconds, as nobody asks for less, in a quarter of the time.
+// The time to a few milliseconds, which is enough for how long a call has been running, without the exact clock's cost.
 std::chrono::steady_clock::time_point coarse_now() {
 #ifdef __linux__
   timespec now;

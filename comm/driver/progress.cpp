@@ -31,7 +31,7 @@ std::string describe(const Call& call) {
 
 uint64_t hash_of(uint64_t before, const Call& call) {
   uint64_t h = before;
-  // A multiplication moves bits up alone.
+  // The multiplication moves bits up only; the shift brings them down.
   const auto add = [&](uint64_t part) {
     h = (h ^ part) * 0x9e3779b97f4a7c15;
     h ^= h >> 32;

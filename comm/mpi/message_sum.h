@@ -7,13 +7,13 @@
 #include <bit>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/mpi/check.h"
 #include "kaon/comm/mpi/message_memory.h"
+#include "kaon/comm/mpi/short_sum.h"
 
 namespace kaon::comm {
 
@@ -31,7 +31,7 @@ struct MessageSteps {
   };
 
   MessageSteps(int rank, int size) {
-    const int rest = size - int(std::bit_floor(unsigned(size))), own = rank < 2 * rest ? rank / 2 : rank - rest;
+    const int rest = ShortSum::first_pairs(size), own = rank < 2 * rest ? rank / 2 : rank - rest;
     const bool is_paired = rank < 2 * rest;
     if (is_paired && rank % 2 == 0) {
       steps = {{rank + 1, Kind::give}, {rank + 1, Kind::get}};
@@ -47,48 +47,17 @@ struct MessageSteps {
   }
 
   std::vector<Step> steps;
-  int64_t longest;                     // the bytes of an array that is short
-  MessageMemory other{most_bytes};     // another rank's part
-  std::unique_ptr<std::byte[]> spare;  // the memory of the call that has ended last
+  int64_t longest;                  // the bytes of an array that is short
+  MessageMemory other{most_bytes};  // another rank's part
 };
 
-// AddressSanitizer is to see every life of a call.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool sees_every_life = true;
-#elif defined(__has_feature)
-constexpr bool sees_every_life = __has_feature(address_sanitizer);
-#else
-constexpr bool sees_every_life = false;
-#endif
-
-class MessageSum final : public Pending {
+class MessageSum final : public ShortSum {
  public:
   MessageSum(const Call& call, std::shared_ptr<MessageSteps> all, MPI_Datatype type, MPI_Op op, MPI_Comm comm, int rank,
              int tag)
-      : all_(std::move(all)),
-        out_(static_cast<std::byte*>(call.out)),
-        count_(int(call.count)),
-        bytes_(int(call.count * int64_t(size_of(call.dtype)))),
-        tag_(tag),
-        type_(type),
-        op_(op),
-        comm_(comm),
-        rank_(rank) {
+      : ShortSum(call, type, op, comm, tag), all_(std::move(all)), rank_(rank) {
     if (call.in != call.out && bytes_ > 0) std::memcpy(out_, call.in, size_t(bytes_));
   }
-  // A group's calls follow each other: each takes the memory of the one before.
-  static void* operator new(size_t bytes, MessageSteps& all) {
-    return all.spare ? all.spare.release() : new std::byte[bytes];
-  }
-  static void operator delete(void* memory, MessageSteps&) { delete[] static_cast<std::byte*>(memory); }
-  static void operator delete(MessageSum* call, std::destroying_delete_t) {
-    const std::shared_ptr<MessageSteps> all = call->all_;
-    call->~MessageSum();
-    auto* const memory = reinterpret_cast<std::byte*>(call);
-    if constexpr (sees_every_life) delete[] memory;
-    else all->spare.reset(memory);
-  }
-
   bool has_ended() override {
     for (; at_ < all_->steps.size(); ++at_, has_begun_ = false) {
       const auto [peer, kind] = all_->steps[at_];
@@ -132,16 +101,11 @@ class MessageSum final : public Pending {
   void reduce(int peer) {
     std::byte *first = out_, *second = all_->other.data();
     if (peer < rank_) std::swap(first, second);
-    check(MPI_Reduce_local(first, second, count_, type_, op_), "all_reduce");  // to the second one
+    add(first, second);
     if (second != out_) copy_other();
   }
 
   const std::shared_ptr<MessageSteps> all_;
-  std::byte* const out_;
-  const int count_, bytes_, tag_;
-  const MPI_Datatype type_;
-  const MPI_Op op_;
-  const MPI_Comm comm_;
   const int rank_;
   size_t at_ = 0;
   bool has_begun_ = false;

@@ -1,6 +1,5 @@
 #include "kaon/comm/mpi/shared_sum.h"
 
-#include <bit>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -33,16 +32,10 @@ std::unique_ptr<SharedPlaces> SharedPlaces::make(MPI_Comm comm, int rank, int si
 }
 
 SharedSum::SharedSum(const Call& call, SharedPlaces& places, MPI_Datatype type, MPI_Op op, MPI_Comm comm, int tag)
-    : places_(places),
-      out_(static_cast<std::byte*>(call.out)),
-      count_(int(call.count)),
-      bytes_(int(call.count * int64_t(size_of(call.dtype)))),
-      tag_(tag),
-      type_(type),
-      op_(op),
-      comm_(comm),
+    : ShortSum(call, type, op, comm, tag),
+      places_(places),
       number_(places.begin_call()),
-      pairs_(places.size() - int(std::bit_floor(unsigned(places.size())))) {
+      pairs_(first_pairs(places.size())) {
   SharedPlaces::Place& own = places_.of(places_.rank(), number_);
   own.tag = tag_;
   own.bytes = bytes_;
@@ -66,10 +59,6 @@ bool SharedSum::has_ended() {
   }
   if (bytes_ > 0) add_up(0, places_.size() - pairs_, out_, 0);
   return true;
-}
-
-void SharedSum::add(const std::byte* before, std::byte* to) const {
-  check(MPI_Reduce_local(before, to, count_, type_, op_), "all_reduce");
 }
 
 void SharedSum::add_up(int first, int count, std::byte* to, int depth) const {

@@ -12,7 +12,7 @@
 
 #include "kaon/comm/backend/backend.h"
 #include "kaon/comm/mpi/message_memory.h"
-#include "kaon/engine/block_pool.h"
+#include "kaon/comm/mpi/short_sum.h"
 
 namespace kaon::comm {
 
@@ -57,10 +57,9 @@ class SharedPlaces {
   uint64_t calls_ = 0;
 };
 
-// Each rank writes what it has, and adds up what all have written, in the order of MessageSum's messages: the same bits
-// on each rank, and by either way. A look costs a cache line of each rank, where a message costs a look into every way
-// by which MPI receives.
-class SharedSum final : public Pending, public engine::Pooled {
+// Each rank writes what it has, and adds up what all have written. A look costs a cache line of each rank, where a
+// message costs a look into every way by which MPI receives.
+class SharedSum final : public ShortSum {
  public:
   SharedSum(const Call& call, SharedPlaces& places, MPI_Datatype type, MPI_Op op, MPI_Comm comm, int tag);
   bool has_ended() override;
@@ -70,14 +69,8 @@ class SharedSum final : public Pending, public engine::Pooled {
   // `pairs_` are those of two ranks each.
   void add_up(int first, int count, std::byte* to, int depth) const;
   const std::byte* numbers_of(int rank) const { return places_.of(rank, number_).numbers(); }
-  void add(const std::byte* before, std::byte* to) const;
 
   SharedPlaces& places_;
-  std::byte* const out_;
-  const int count_, bytes_, tag_;
-  const MPI_Datatype type_;
-  const MPI_Op op_;
-  const MPI_Comm comm_;
   const uint64_t number_;
   const int pairs_;
   int came_ = 0;  // the ranks before this one have written

@@ -28,7 +28,7 @@ class ShortSums {
   // One at a time.
   std::unique_ptr<Pending> begin(const Call& call, MPI_Datatype type, MPI_Op op, int tag) {
     if (places_) return std::make_unique<SharedSum>(call, *places_, type, op, comm_, tag);
-    return std::unique_ptr<Pending>(new (*messages_) MessageSum(call, messages_, type, op, comm_, rank_, tag));
+    return std::make_unique<MessageSum>(call, messages_, type, op, comm_, rank_, tag);
   }
 
  private:
