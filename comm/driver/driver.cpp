@@ -127,7 +127,10 @@ std::shared_ptr<Driver> Driver::start(std::shared_ptr<World> world, std::unique_
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([driver] { driver->loop(); }).detach();
+  std::thread([driver] {
+    driver->loop();
+    driver->leave_gpu();
+  }).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return {driver.get(), [driver](Driver* d) { d->close(); }};
 }
@@ -332,13 +335,8 @@ void Driver::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!is_due()) {
-      if (!running_ && (!failure_.empty() || (ends_ && sends_.empty() && launched_.empty() && next_ == issued_))) {
-        const std::shared_ptr<GpuCalls> gpu = std::move(gpu_);
-        lock.unlock();
-        // When the process ends CUDA may have ended before: NCCL is left as it is.
-        if (gpu && world_->has_ended()) (void)new std::shared_ptr<GpuCalls>(gpu);
+      if (!running_ && (!failure_.empty() || (ends_ && sends_.empty() && launched_.empty() && next_ == issued_)))
         return;
-      }
       if (sends_.empty() && (running_ || !ends_)) {
         wake_.wait(lock, [&] { return is_due() || (!running_ && (ends_ || !failure_.empty())); });
       } else {
@@ -391,6 +389,18 @@ void Driver::loop() {
   }
 }
 
+// At the end of the communicator's thread, which may have made the GPU's calls, or launched one, after fail().
+void Driver::leave_gpu() {
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<GpuCalls> gpu = std::move(gpu_);
+  const bool has_failed = !failure_.empty();
+  lock.unlock();
+  if (!gpu) return;
+  // When the process ends CUDA may have ended before: NCCL is left as it is.
+  if (world_->has_ended()) (void)new std::shared_ptr<GpuCalls>(gpu);
+  else if (has_failed) gpu->abort();
+}
+
 // On the communicator's thread. Blocks in a split alone.
 void Driver::run(Running& running) {
   const Call& call = running.call;
@@ -434,10 +444,14 @@ void Driver::end_launched(uint64_t place, const std::exception_ptr& failure) {
   }
   drained_.notify_all();
   wake_.notify_all();
-  if (failure) report(failure_text(place, ended.call, failure));
   Engine& engine = OpBody<Collective>::get(*ended.op).engine();
-  if (!engine.has_workers()) return complete(*ended.op, failure);
-  engine.post_io([op = ended.op, failure] { complete(*op, failure); });
+  auto finish = [self = shared_from_this(), op = ended.op, failure,
+                 why = failure ? failure_text(place, ended.call, failure) : std::string()] {
+    if (failure) self->report(why);
+    complete(*op, failure);
+  };
+  if (!engine.has_workers()) return finish();
+  engine.post_io(std::move(finish));
 }
 
 void Driver::look_at_gpu() {

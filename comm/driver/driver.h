@@ -90,6 +90,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void lose(uint64_t place, const char* name);
   void close();
   void loop();
+  void leave_gpu();
   bool is_due() const { return handed_ || (failure_.empty() && !running_ && ready_.count(next_) != 0); }
   Running take();  // the call whose turn it is
   Running begin_call(const Entry& entry);

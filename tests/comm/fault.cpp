@@ -1,6 +1,7 @@
 // A rank that goes wrong: mpirun -n 3 comm_fault KIND. The others must get a CommError in time, which they print; the
 // program then ends with 0 on them.
 #include <fmt/format.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,6 +21,12 @@ using namespace kaon;
 
 int main(int, char** argv) {
   std::string_view kind = argv[1];
+  if (kind == "gpu_order") {  // on one core a rank's threads follow one another in more ways
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+  }
   const auto world = comm::mpi({.timeout = std::chrono::seconds(2)});
   const int rank = world.rank();
   Device device = cpu();
