@@ -17,4 +17,5 @@ endif()
 message(STATUS "MPI ${MPI_CXX_VERSION}: building libkaon_mpi.so")
 
 kaon_comm_library(kaon_mpi mpi MPI::MPI_CXX)
+kaon_found_by_programs(kaon_mpi)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/kaon-launch DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <type_traits>
@@ -41,18 +42,30 @@ MPI_Datatype type_of(DType dtype) {
   throw CommError("[mpi] unknown dtype");
 }
 
-// MPI has no arithmetic on halves, and does not say which of a number and NaN is the larger one. Here NaN stays.
+// MPI has no arithmetic on halves, and does not say which of a number and NaN is the larger one. Here NaN stays. The
+// bits do not depend on which of the two comes first, which MPI leaves to each rank: of two NaN it is always the same
+// one, and of zeros the negative one is the smaller one.
 template <class T, Reduce op>
 void reduce_numbers(void* in, void* in_out, int* count, MPI_Datatype*) {
   using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
+  using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
   const T* a = static_cast<const T*>(in);
   T* b = static_cast<T*>(in_out);
   for (int i = 0; i < *count; ++i) {
     const Wide x = Wide(a[i]), y = Wide(b[i]);
-    if constexpr (op == Reduce::sum) b[i] = T(x + y);
-    if constexpr (op == Reduce::prod) b[i] = T(x * y);
-    if constexpr (op == Reduce::min) b[i] = x < y || x != x ? a[i] : b[i];
-    if constexpr (op == Reduce::max) b[i] = x > y || x != x ? a[i] : b[i];
+    const bool is_nan = x != x, are_nan = is_nan && y != y;
+    const bool has_less_bits = std::bit_cast<Bits>(a[i]) < std::bit_cast<Bits>(b[i]);
+    T result = has_less_bits ? a[i] : b[i];  // of two NaN, and where both are the same
+    if constexpr (op == Reduce::sum) result = are_nan ? result : T(x + y);
+    if constexpr (op == Reduce::prod) result = are_nan ? result : T(x * y);
+    if constexpr (op == Reduce::min) {
+      if (x == y) result = has_less_bits ? b[i] : a[i];
+      else if (!are_nan) result = x < y || is_nan ? a[i] : b[i];
+    }
+    if constexpr (op == Reduce::max) {
+      if (x != y && !are_nan) result = x > y || is_nan ? a[i] : b[i];
+    }
+    b[i] = result;
   }
 }
 
@@ -362,6 +375,9 @@ class MpiBackend final : public Backend {
       // instead of one.
       setenv("OMPI_MCA_btl_vader_eager_limit", "20480", 0);
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "mpi");
+      // Errors of several messages belong to none of our communicators: else MPICH ends the program at a message that
+      // is longer than expected. (To MPI_COMM_WORLD up to MPI 3, then to MPI_COMM_SELF.)
+      for (MPI_Comm c : {MPI_COMM_WORLD, MPI_COMM_SELF}) check(MPI_Comm_set_errhandler(c, MPI_ERRORS_RETURN), "mpi");
       began_here_ = true;
     }
     if (provided < MPI_THREAD_MULTIPLE) {

@@ -4,6 +4,8 @@
 
 #include <mpi.h>
 
+#include <algorithm>
+
 #include "kaon/comm/backend/backend.h"
 
 namespace kaon::comm::tags {
@@ -26,9 +28,8 @@ inline int of(const Call& c) {
   if (!has_room()) return 0;
   const bool reduces = c.kind == Kind::all_reduce || c.kind == Kind::reduce_scatter;
   int tag = ((int(c.kind) * reductions + (reduces ? int(c.op) : 0)) * dtypes + int(c.dtype)) << low_bits;
-  if (c.priority && largest() >> priority_bit >= priorities - 1) {
-    tag += int(unsigned(*c.priority) % priorities) << priority_bit;
-  }
+  const int different = std::min(priorities, (largest() >> priority_bit) + 1);  // MPICH has room for 4
+  if (c.priority) tag += int(unsigned(*c.priority) % unsigned(different)) << priority_bit;
   return tag;
 }
 inline Kind kind_of(int tag) { return Kind((tag >> low_bits) / dtypes / reductions % kinds); }
