@@ -22,6 +22,9 @@ function(kaon_compile_options target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 endfunction()
 
+if(KAON_GUARD_PAGES)
+  add_compile_definitions(KAON_GUARD_PAGES)
+endif()
 if(KAON_SANITIZE)
   list(JOIN KAON_SANITIZE "," sanitizers)
   add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer

@@ -16,6 +16,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/block_pool.h"
 #include "kaon/engine/error.h"
+#include "kaon/engine/memory/guarded_memory.h"
 
 namespace kaon {
 
@@ -216,6 +217,11 @@ void* Storage::try_allocate(size_t bytes) noexcept {
   if (bytes >= (size_t(1) << 48)) return nullptr;
   size_t rounded = block_bytes(bytes);
   if (!impl_->count(impl_->handed_out(bytes), rounded)) return nullptr;
+  if constexpr (guards_pages) {
+    void* block = guarded_allocate(bytes);
+    if (!block) Impl::subtract(impl_->handed_out(bytes), rounded);
+    return block;
+  }
   if (bytes <= small_limit) {
     void* block = pool_try_allocate(bytes);
     if (!block) Impl::subtract(impl_->small, rounded);
@@ -251,6 +257,7 @@ void* Storage::from_system(size_t alignment, size_t bytes) noexcept {
 void Storage::free(void* block, size_t bytes) noexcept {
   size_t rounded = block_bytes(bytes);
   Impl::subtract(impl_->handed_out(bytes), rounded);
+  if constexpr (guards_pages) return guarded_free(block);
   if (bytes <= small_limit) return pool_free(block, bytes);
   Kind& kind = impl_->kind_of(rounded);
   if (!cache_blocks || (rounded > carve_limit && kind.cached.load(std::memory_order_relaxed) + rounded >
