@@ -51,8 +51,8 @@ void measure_sizes() {
   for (const int64_t bytes : {1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20, 100 << 20}) {
     const int64_t n = bytes / 4;
     const int calls = int(std::clamp<int64_t>((64 << 20) / bytes, 2, 5000));
-    std::vector<float> own(static_cast<size_t>(n), 1);
-    const NDArray x = nd.ones({n});
+    std::vector<float> own(static_cast<size_t>(n), 0);  // sums of which stay what they are
+    const NDArray x = nd.zeros({n});
     x.wait_to_read();
     const auto each = [&](auto&& call) {
       world().barrier().wait_to_read();
@@ -62,10 +62,10 @@ void measure_sizes() {
              calls * 1e6;
     };
     const auto results = bench::interleave(
-        7, {[&] { return each([&] { MPI_Allreduce(MPI_IN_PLACE, own.data(), int(n), MPI_FLOAT, MPI_MAX, bare); }); },
+        7, {[&] { return each([&] { MPI_Allreduce(MPI_IN_PLACE, own.data(), int(n), MPI_FLOAT, MPI_SUM, bare); }); },
             [&] {
               return each([&] {
-                world().all_reduce_in_place(x, comm::Reduce::max);
+                world().all_reduce_in_place(x);
                 x.wait_to_read();
               });
             }});

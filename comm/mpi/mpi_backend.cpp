@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <type_traits>
@@ -43,30 +44,45 @@ MPI_Datatype type_of(DType dtype) {
 }
 
 // MPI has no arithmetic on halves, and does not say which of a number and NaN is the larger one. Here NaN stays. The
-// bits do not depend on which of the two comes first, which MPI leaves to each rank: of two NaN it is always the same
-// one, and of zeros the negative one is the smaller one.
+// bits do not depend on which of the two comes first, which MPI leaves to each rank: two NaN give one that has the bits
+// of both, and of zeros the negative one is the smaller one. Without branches, so that the loop is vectorised.
 template <class T, Reduce op>
-void reduce_numbers(void* in, void* in_out, int* count, MPI_Datatype*) {
+T combined(T a, T b) {
   using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
   using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+  const Wide x = Wide(a), y = Wide(b);
+  const Bits p = std::bit_cast<Bits>(a), q = std::bit_cast<Bits>(b), nan = p | q;
+  if constexpr (op == Reduce::max) {
+    const Bits larger = (x > y ? p : q) & (y > x ? q : p);  // of equal ones both
+    return std::bit_cast<T>(std::isunordered(x, y) ? nan : larger);
+  } else if constexpr (op == Reduce::min) {
+    const Bits smaller = (x < y ? p : q) | (y < x ? q : p);
+    return std::bit_cast<T>(std::isunordered(x, y) ? nan : smaller);
+  } else {
+    const T result = T(op == Reduce::sum ? x + y : x * y);
+    return (x != x) & (y != y) ? std::bit_cast<T>(nan) : result;
+  }
+}
+template <class T, Reduce op>
+void reduce_numbers(void* in, void* in_out, int* count, MPI_Datatype*) {
   const T* a = static_cast<const T*>(in);
   T* b = static_cast<T*>(in_out);
-  for (int i = 0; i < *count; ++i) {
-    const Wide x = Wide(a[i]), y = Wide(b[i]);
-    const bool is_nan = x != x, are_nan = is_nan && y != y;
-    const bool has_less_bits = std::bit_cast<Bits>(a[i]) < std::bit_cast<Bits>(b[i]);
-    T result = has_less_bits ? a[i] : b[i];  // of two NaN, and where both are the same
-    if constexpr (op == Reduce::sum) result = are_nan ? result : T(x + y);
-    if constexpr (op == Reduce::prod) result = are_nan ? result : T(x * y);
-    if constexpr (op == Reduce::min) {
-      if (x == y) result = has_less_bits ? b[i] : a[i];
-      else if (!are_nan) result = x < y || is_nan ? a[i] : b[i];
-    }
-    if constexpr (op == Reduce::max) {
-      if (x != y && !are_nan) result = x > y || is_nan ? a[i] : b[i];
-    }
-    b[i] = result;
-  }
+  for (int i = 0; i < *count; ++i) b[i] = combined<T, op>(a[i], b[i]);
+}
+#ifdef __x86_64__
+template <class T, Reduce op>
+[[gnu::target("avx2")]] void reduce_numbers_avx2(void* in, void* in_out, int* count, MPI_Datatype*) {
+  const T* a = static_cast<const T*>(in);
+  T* b = static_cast<T*>(in_out);
+  for (int i = 0; i < *count; ++i) b[i] = combined<T, op>(a[i], b[i]);
+}
+#endif
+template <class T, Reduce op>
+MPI_User_function* reduction() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) return reduce_numbers_avx2<T, op>;
+#endif
+  return reduce_numbers<T, op>;
 }
 
 class Operations {
@@ -91,10 +107,10 @@ class Operations {
   template <class T>
   struct Own {
     Own() {
-      make(sum, reduce_numbers<T, Reduce::sum>);
-      make(min, reduce_numbers<T, Reduce::min>);
-      make(max, reduce_numbers<T, Reduce::max>);
-      make(prod, reduce_numbers<T, Reduce::prod>);
+      make(sum, reduction<T, Reduce::sum>());
+      make(min, reduction<T, Reduce::min>());
+      make(max, reduction<T, Reduce::max>());
+      make(prod, reduction<T, Reduce::prod>());
     }
     static void make(MPI_Op& op, MPI_User_function* function) { check(MPI_Op_create(function, 1, &op), "mpi"); }
     MPI_Op get(Reduce op) const {
