@@ -51,7 +51,7 @@ void measure_sizes() {
   for (const int64_t bytes : {1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20, 100 << 20}) {
     const int64_t n = bytes / 4;
     const int calls = int(std::clamp<int64_t>((64 << 20) / bytes, 2, 5000));
-    std::vector<float> own(static_cast<size_t>(n), 0);  // sums of which stay what they are
+    std::vector<float> own(static_cast<size_t>(n), 0);  // so that sums stay zero
     const NDArray x = nd.zeros({n});
     x.wait_to_read();
     const auto each = [&](auto&& call) {

@@ -389,7 +389,8 @@ void Driver::loop() {
   }
 }
 
-// At the end of the communicator's thread, which may have made the GPU's calls, or launched one, after fail().
+// Runs at the end of the communicator's thread. fail() aborts what it finds; this thread may have joined NCCL, or
+// launched a call, since then.
 void Driver::leave_gpu() {
   std::unique_lock lock(mutex_);
   const std::shared_ptr<GpuCalls> gpu = std::move(gpu_);

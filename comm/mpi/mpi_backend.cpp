@@ -47,7 +47,7 @@ MPI_Datatype type_of(DType dtype) {
 // bits do not depend on which of the two comes first, which MPI leaves to each rank: two NaN give one that has the bits
 // of both, and of zeros the negative one is the smaller one. Without branches, so that the loop is vectorised.
 template <class T, Reduce op>
-T combined(T a, T b) {
+[[gnu::always_inline]] inline T combined(T a, T b) {
   using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
   using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
   const Wide x = Wide(a), y = Wide(b);
@@ -64,17 +64,15 @@ T combined(T a, T b) {
   }
 }
 template <class T, Reduce op>
-void reduce_numbers(void* in, void* in_out, int* count, MPI_Datatype*) {
+[[gnu::always_inline]] inline void reduce_numbers(void* in, void* in_out, int* count, MPI_Datatype*) {
   const T* a = static_cast<const T*>(in);
   T* b = static_cast<T*>(in_out);
   for (int i = 0; i < *count; ++i) b[i] = combined<T, op>(a[i], b[i]);
 }
 #ifdef __x86_64__
 template <class T, Reduce op>
-[[gnu::target("avx2")]] void reduce_numbers_avx2(void* in, void* in_out, int* count, MPI_Datatype*) {
-  const T* a = static_cast<const T*>(in);
-  T* b = static_cast<T*>(in_out);
-  for (int i = 0; i < *count; ++i) b[i] = combined<T, op>(a[i], b[i]);
+[[gnu::target("avx2")]] void reduce_numbers_avx2(void* in, void* in_out, int* count, MPI_Datatype* type) {
+  reduce_numbers<T, op>(in, in_out, count, type);
 }
 #endif
 template <class T, Reduce op>

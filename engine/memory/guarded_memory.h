@@ -1,6 +1,6 @@
 // Memory between pages that nobody may touch. A build with KAON_GUARD_PAGES gives every array and every scratch block
-// some of its own: a read or write beyond them, or after their end, ends the process. It also finds what code does that
-// a library generates at run time, which AddressSanitizer does not see.
+// some of its own: a read or write beyond them, or after they are freed, ends the process. This also checks code that a
+// library generates at run time, which AddressSanitizer does not.
 #pragma once
 
 #include <cstddef>

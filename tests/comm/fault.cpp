@@ -21,7 +21,7 @@ using namespace kaon;
 
 int main(int, char** argv) {
   std::string_view kind = argv[1];
-  if (kind == "gpu_order") {  // on one core a rank's threads follow one another in more ways
+  if (kind == "gpu_order") {  // on one core a rank's threads interleave in more ways
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
